@@ -1,0 +1,134 @@
+# Set-up, tests and tools. On a fresh machine `make test` needs only Python, a C++20 compiler and
+# make: everything else comes from PyPI into .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest $(PYTEST_ARGS)
+
+BUILD := build/dev
+# The build uses the tools of the environment, so that repeated builds are incremental.
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+BUILD_TOOLS := pip scikit-build-core nanobind cmake ninja typing_extensions
+CONFIG := --no-build-isolation -Cbuild-dir=$(BUILD) -Ccmake.define.ARCGRAD_WERROR=ON \
+  -Ccmake.define.ARCGRAD_TESTS=ON -Ccmake.define.CMAKE_EXPORT_COMPILE_COMMANDS=ON
+
+# Folders are listed too: their time changes when a file is added or removed.
+CORE := $(shell find csrc bindings cmake tests/cpp 2>/dev/null) CMakeLists.txt pyproject.toml
+PACKAGE := $(shell find python -name __pycache__ -prune -o -name _core.pyi -o -name '*.py' -print)
+CPP_FILES = $(shell find csrc bindings examples tests -name '*.h' -o -name '*.cpp')
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help install test test-long lint format tidy example wheel demo bench docs sanitize \
+  sanitize-address sanitize-thread constraints clean distclean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' Makefile
+
+# Set-up
+
+$(VENV)/.tools: constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 10) else \
+	  "arcgrad needs Python 3.10 or newer, but $(PYTHON) is " + sys.version.split()[0])'
+	$(PYTHON) -m venv $(VENV)
+	$(PIP_INSTALL) --upgrade $(BUILD_TOOLS)
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.tools $(CORE)
+	$(PIP_INSTALL) $(CONFIG) -e '.[dev]'
+	@touch $@
+
+install: $(VENV)/.installed ## Set up .venv with arcgrad (editable) and the development tools
+
+# Checks
+
+test: lint example wheel ## Set up, check everything, run the tests
+	$(BIN)/ctest --test-dir $(BUILD) --output-on-failure --no-tests=ignore
+	$(PYTEST)
+
+test-long: install ## The tests with many more random graphs
+	HYPOTHESIS_PROFILE=nightly $(PYTEST)
+
+lint: install ## Check style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/clang-format --dry-run -Werror $(CPP_FILES)
+	$(BIN)/typos
+	$(BIN)/mypy
+
+format: install ## Format the code
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(CPP_FILES)
+
+tidy: install ## Run clang-tidy
+	$(PIP_INSTALL) clang-tidy
+	$(BIN)/clang-tidy --quiet -p $(BUILD) $(filter csrc/%.cpp,$(CPP_FILES))
+
+example: install ## Build and run the C++ example against the installed CMake package
+	$(BIN)/cmake --install $(BUILD) --component cpp --prefix build/prefix > build/prefix.log
+	$(BIN)/cmake -S examples/cpp -B build/example -G Ninja --log-level=WARNING \
+	  -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja -DCMAKE_PREFIX_PATH=$(CURDIR)/build/prefix
+	$(BIN)/cmake --build build/example
+	build/example/figure1
+
+build/wheel/.built: $(VENV)/.installed $(PACKAGE) scripts/check_wheel.py
+	rm -rf build/wheel
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check $(CONFIG) --no-deps \
+	  -w build/wheel .
+	$(BIN)/python scripts/check_wheel.py build/wheel/*.whl
+	@touch $@
+
+wheel: build/wheel/.built ## Build a wheel and check what is in it
+
+# An environment of its own, which borrows everything but arcgrad from .venv. Its interpreter is
+# the real one: a sanitizer cannot be preloaded into a wrapper script.
+sanitize-address: SANITIZE := address,undefined
+sanitize-address: RUNTIME := libasan.so
+sanitize-thread: SANITIZE := thread
+sanitize-thread: RUNTIME := libtsan.so
+sanitize-address sanitize-thread: DIR = build/$@
+sanitize-address sanitize-thread: install
+	$(BIN)/python -m venv --without-pip $(DIR)/venv
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+	  > $$($(DIR)/venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/tools.pth
+	$(BIN)/python -m pip --python $(DIR)/venv install --quiet --disable-pip-version-check --no-deps \
+	  --no-build-isolation --force-reinstall -Cbuild-dir=$(DIR)/cmake -Ccmake.build-type=Debug \
+	  -Ccmake.define.CMAKE_CXX_FLAGS_DEBUG='-O1 -g' -Ccmake.define.ARCGRAD_SANITIZE=$(SANITIZE) .
+	LD_PRELOAD="$$($(CXX) -print-file-name=$(RUNTIME)) $$($(CXX) -print-file-name=libstdc++.so.6)" \
+	  ASAN_OPTIONS=detect_leaks=0 TSAN_OPTIONS=halt_on_error=1 OPENBLAS_NUM_THREADS=1 \
+	  $(DIR)/venv/bin/python -m pytest -p no:cacheprovider --capture=sys $(PYTEST_ARGS)
+
+sanitize: sanitize-address sanitize-thread ## Run the tests under ASan+UBSan (sanitize-address), then TSan (-thread)
+
+# Programs and pages
+
+demo: install ## Run the paper's Figure 1 and draw its graphs into build/demo
+	$(BIN)/python examples/figure1.py build/demo
+
+bench: install ## Run the benchmarks
+	$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+$(VENV)/.docs: $(VENV)/.installed
+	$(PIP_INSTALL) $(CONFIG) -e '.[docs]'
+	@touch $@
+
+docs: $(VENV)/.docs ## Build the documentation into build/docs
+	$(BIN)/python -m sphinx -W --keep-going -q docs build/docs
+
+# torch brings exact pins of its GPU packages itself.
+constraints: install ## Pin the newest versions of all dependencies in constraints.txt
+	$(PIP_INSTALL) uv
+	{ echo "# Pins the development environment; written by 'make constraints'."; \
+	  printf 'torch==2.13.0\nclang-tidy\npip\nuv\n' | $(BIN)/uv pip compile --quiet --universal \
+	    --python-version 3.10 --all-extras --no-header --no-annotate --upgrade pyproject.toml - \
+	    | grep -v -E '^(cuda|nvidia|triton)'; } > build/constraints.txt
+	cp build/constraints.txt constraints.txt
+
+clean: ## Remove what the build and the tools wrote
+	rm -rf build docs/generated python/arcgrad/_core.pyi $(VENV)/.installed $(VENV)/.docs
+	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+
+distclean: clean ## Remove .venv as well
+	rm -rf $(VENV)

@@ -1,0 +1,185 @@
+"""Time per arc of every linear op from 10^4 to 10^7 arcs.
+
+Each size lives in a process of its own, so that its peak memory can be read; the processes take
+turns, so that a busy moment hits every size alike. Only one runs at any time.
+"""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import resource
+import sys
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from multiprocessing.connection import Connection
+from typing import Any
+
+import arcgrad as ag
+
+from .graphs import layered_dag
+from .harness import (
+    Report,
+    Row,
+    Settings,
+    Task,
+    Timing,
+    clear_progress,
+    costs_at_most,
+    ratio_text,
+    sample,
+    show_progress,
+)
+
+WINDOW = 1_000
+LAYOUTS: dict[str, int | None] = {f"window of {WINDOW} nodes": WINDOW, "all later nodes": None}
+
+
+def linear_ops(num_arcs: int, window: int | None) -> dict[str, Task]:
+    """Every op whose time is linear in the arcs, on graphs that record gradients."""
+    arrays = layered_dag(num_arcs, window)
+    # Built twice, so that ops on two graphs cannot see at a glance that the structure is shared.
+    graph, same = arrays.graph(), arrays.graph()
+
+    def score() -> ag.Graph:
+        graph.zero_grad()
+        return ag.forward_score(graph)
+
+    ops: Mapping[str, Callable[[], Any]] = {
+        "forward_score": partial(ag.forward_score, graph),
+        "viterbi_score": partial(ag.viterbi_score, graph),
+        "viterbi_path": partial(ag.viterbi_path, graph),
+        "shortest_distance": partial(ag.shortest_distance, graph),
+        "arc_posteriors": partial(ag.arc_posteriors, graph),
+        "union": partial(ag.union, [graph, same]),
+        "concat": partial(ag.concat, [graph, same]),
+        "closure": partial(ag.closure, graph),
+        "negate": partial(ag.negate, graph),
+        "add": partial(ag.add, graph, same),
+        "subtract": partial(ag.subtract, graph, same),
+        "scale": partial(ag.scale, graph, 0.5),
+        "clone": partial(ag.clone, graph),
+        "project_input": partial(ag.project_input, graph),
+        "project_output": partial(ag.project_output, graph),
+        "invert": partial(ag.invert, graph),
+        "reverse": partial(ag.reverse, graph),
+        "connect": partial(ag.connect, graph),
+        "remove": partial(ag.remove, graph),
+        "arc_sort": partial(ag.arc_sort, graph),
+        "top_sort": partial(ag.top_sort, graph),
+    }
+    return {"backward": Task(ag.backward, score)} | {name: Task(op) for name, op in ops.items()}
+
+
+def serve(pipe: Connection, num_arcs: int, window: int | None, seconds: float) -> None:
+    """Time the op whose name comes in, until None comes; the first call of each is not timed."""
+    ag.set_num_threads(1)
+    tasks = linear_ops(num_arcs, window)
+    warm: set[str] = set()
+    gc.disable()
+    pipe.send(list(tasks))
+    while (name := pipe.recv()) is not None:
+        task = tasks[name]
+        if name not in warm:
+            sample(task, 1)
+            warm.add(name)
+        samples: list[float] = []
+        begin = time.perf_counter()
+        while not samples or time.perf_counter() - begin < seconds:
+            samples.append(sample(task, 1))
+        pipe.send(samples)
+    pipe.send(peak_bytes())
+
+
+def peak_bytes() -> int:
+    """The most memory this process has held."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
+
+
+class Worker:
+    """A process that holds graphs of one size."""
+
+    def __init__(self, num_arcs: int, window: int | None, seconds: float) -> None:
+        self.num_arcs = num_arcs
+        spawn = multiprocessing.get_context("spawn")
+        self._pipe, theirs = spawn.Pipe()
+        arguments = (theirs, num_arcs, window, seconds)
+        self._process = spawn.Process(target=serve, args=arguments, daemon=True)
+        self._process.start()
+        theirs.close()
+        self.ops: list[str] = self._pipe.recv()
+
+    def time(self, op: str) -> list[float]:
+        self._pipe.send(op)
+        samples: list[float] = self._pipe.recv()
+        return samples
+
+    def finish(self) -> int:
+        """End the process and return its peak memory in bytes."""
+        self._pipe.send(None)
+        peak: int = self._pipe.recv()
+        self._process.join()
+        return peak
+
+
+def run(settings: Settings) -> Report:
+    exponents = (3, 4) if settings.quick else (4, 5, 6, 7)
+    sizes = [10**exponent for exponent in exponents]
+    measured = {name: measure_layout(name, sizes, settings) for name in LAYOUTS}
+    (local, _), (uniform, _) = measured.values()
+
+    def growth(timings: list[Timing]) -> float:
+        return timings[-1].minimum / timings[0].minimum
+
+    rows, lines = [], []
+    for op, timings in local.items():
+        details = {
+            "arcs": sizes,
+            "min_s_per_arc": [timing.minimum for timing in timings],
+            "min_s_per_arc_all_later_nodes": [timing.minimum for timing in uniform[op]],
+            "ratio_all_later_nodes": growth(uniform[op]),
+        }
+        yardstick = f"per arc, 10^{exponents[0]}"
+        rows.append(Row(op, timings[-1], yardstick, timings[0], costs_at_most(1.5), details))
+        cells = [f"{1e9 * timing.minimum:.2f}" for timing in timings + uniform[op]]
+        cells.insert(len(sizes), ratio_text(growth(timings)))
+        lines.append([op, *cells, ratio_text(growth(uniform[op]))])
+
+    powers = [f"10^{exponent}" for exponent in exponents]
+    header = ["op", *powers, "ratio", *powers, "ratio"]
+    title = (
+        f"ns per arc (minimum); left: arcs reach {WINDOW} nodes ahead, as in lattices (judged); "
+        "right: all later nodes"
+    )
+    memory = [
+        [name, *(f"{peak / 2**20:.0f} MiB" for peak in layout_peaks)]
+        for name, (_, layout_peaks) in measured.items()
+    ]
+    memory_title = "peak memory of the process that ran every op at that size"
+    note = (
+        "ten arcs per node, one to the next node and nine random, one label in fifty epsilon, ids "
+        "in topological order; warm; time per arc at the largest size over the smallest"
+    )
+    return Report(rows, [(title, header, lines), (memory_title, ["arcs", *powers], memory)], [note])
+
+
+def measure_layout(
+    layout: str, sizes: list[int], settings: Settings
+) -> tuple[dict[str, list[Timing]], list[int]]:
+    """For every op the time per arc at each size, and the peak memory at each size."""
+    rounds, seconds = (1, 0.0) if settings.quick else (5, 0.05)
+    show_progress(f"slope, {layout}: building graphs of up to {sizes[-1]} arcs")
+    workers = [Worker(size, LAYOUTS[layout], seconds) for size in sizes]
+    result: dict[str, list[Timing]] = {}
+    for op in workers[0].ops:
+        show_progress(f"slope, {layout}: {op}")
+        samples: list[list[float]] = [[] for _ in workers]
+        for _ in range(rounds):
+            for worker, collected in zip(workers, samples, strict=True):
+                collected += worker.time(op)
+        result[op] = [Timing.of(s).per(w.num_arcs) for w, s in zip(workers, samples, strict=True)]
+    peaks = [worker.finish() for worker in workers]
+    clear_progress()
+    return result, peaks

@@ -1,0 +1,124 @@
+#include "common.h"
+
+#include <limits>
+
+namespace arcgrad::bindings {
+namespace {
+
+nb::object as_array(const char* op, const char* what, nb::handle values) {
+  nb::module_ numpy = nb::module_::import_("numpy");
+  try {
+    return numpy.attr("asarray")(values);
+  } catch (nb::python_error& error) {
+    throw nb::type_error(text(op, ": ", what, " must be array-like, but NumPy says: ", error.what())
+                             .c_str());
+  }
+}
+
+std::string kind_of(nb::handle array) { return nb::cast<std::string>(array.attr("dtype").attr("kind")); }
+
+std::string name_of(nb::handle array) { return nb::cast<std::string>(nb::str(array.attr("dtype"))); }
+
+}  // namespace
+
+Semiring to_semiring(const char* op, const std::string& name) {
+  if (name == "log") return Semiring::log;
+  if (name == "tropical") return Semiring::tropical;
+  fail(op, "the semiring must be 'log' or 'tropical', but it is '", name, "'");
+}
+
+DType to_dtype(const char* op, nb::handle dtype) {
+  std::string name;
+  if (nb::isinstance<nb::str>(dtype)) name = nb::cast<std::string>(dtype);
+  if (name != "float32" && name != "float64") {
+    nb::module_ numpy = nb::module_::import_("numpy");
+    name = nb::cast<std::string>(nb::str(numpy.attr("dtype")(dtype)));
+  }
+  require(name == "float32" || name == "float64", op, "the dtype must be float32 or float64, but it is ",
+          name);
+  return name == "float32" ? DType::float32 : DType::float64;
+}
+
+nb::object from_dtype(DType dtype) {
+  return nb::module_::import_("numpy").attr("dtype")(dtype == DType::float32 ? "float32"
+                                                                             : "float64");
+}
+
+int32_t to_int32(const char* op, const char* what, int64_t value) {
+  require(value >= std::numeric_limits<int32_t>::min() &&
+              value <= std::numeric_limits<int32_t>::max(),
+          op, what, " must fit 32 bits, but it is ", value);
+  return static_cast<int32_t>(value);
+}
+
+std::vector<int32_t> to_ints(const char* op, const char* what, nb::handle values) {
+  nb::object array = as_array(op, what, values);
+  require(nb::cast<int>(array.attr("ndim")) == 1, op, what,
+          " must have one dimension, but its shape is ", nb::str(array.attr("shape")).c_str());
+  const auto size = nb::cast<size_t>(array.attr("size"));
+  if (size == 0) return {};
+  const std::string kind = kind_of(array);
+  if (kind != "i" && kind != "u")
+    throw nb::type_error(
+        text(op, ": ", what, " must hold whole numbers, but its dtype is ", name_of(array)).c_str());
+  nb::module_ numpy = nb::module_::import_("numpy");
+  std::vector<int32_t> out(size);
+  if (nb::cast<int>(array.attr("itemsize")) > 4 || kind == "u") {
+    const nb::object low = array.attr("min")(), high = array.attr("max")();
+    const bool fits = nb::cast<bool>(low.attr("__ge__")(std::numeric_limits<int32_t>::min())) &&
+                      nb::cast<bool>(high.attr("__le__")(std::numeric_limits<int32_t>::max()));
+    require(fits, op, what, " must hold numbers that fit 32 bits, but they lie between ",
+            nb::str(low).c_str(), " and ", nb::str(high).c_str());
+  }
+  nb::object ints = numpy.attr("ascontiguousarray")(array, "int32");
+  auto view = nb::cast<nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>>(ints);
+  std::copy(view.data(), view.data() + size, out.begin());
+  return out;
+}
+
+Weights to_weights(const char* op, nb::handle values, std::optional<DType> dtype) {
+  nb::object array = as_array(op, "weights", values);
+  const std::string kind = kind_of(array);
+  const auto size = nb::cast<int64_t>(array.attr("size"));
+  if (kind != "f" && kind != "i" && kind != "u")
+    throw nb::type_error(
+        text(op, ": weights must hold real numbers, but their dtype is ", name_of(array)).c_str());
+  const bool is_float64 = kind == "f" && nb::cast<int>(array.attr("itemsize")) >= 8;
+  const DType to = dtype.value_or(is_float64 && size > 0 ? DType::float64 : DType::float32);
+  Weights out = Weights::uninitialized(size, to);
+  if (size == 0) return out;
+  dispatch(to, [&](auto element) {
+    using T = decltype(element);
+    nb::object flat = nb::module_::import_("numpy")
+                          .attr("ascontiguousarray")(array, to == DType::float32 ? "float32" : "float64")
+                          .attr("ravel")();
+    auto view = nb::cast<nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>>(flat);
+    std::copy(view.data(), view.data() + size, out.fill<T>().begin());
+  });
+  return out;
+}
+
+Weights borrow_weights(const char* op, nb::handle values) {
+  nb::object array = as_array(op, "weights", values);
+  const std::string name = name_of(array);
+  require(name == "float32" || name == "float64", op,
+          "weights that are not copied must be float32 or float64, but they are ", name);
+  require(nb::cast<int>(array.attr("ndim")) == 2, op,
+          "weights that are not copied must have two dimensions, but their shape is ",
+          nb::str(array.attr("shape")).c_str());
+  require(nb::cast<bool>(array.attr("flags").attr("aligned")), op,
+          "weights that are not copied must be aligned in memory, but they are not");
+  auto view = nb::cast<nb::ndarray<nb::ro, nb::ndim<2>, nb::device::cpu>>(array);
+  const Layout layout{static_cast<int64_t>(view.shape(0)), static_cast<int64_t>(view.shape(1)),
+                      view.stride(0), view.stride(1)};
+  const DType dtype = name == "float32" ? DType::float32 : DType::float64;
+  if (layout.rows * layout.cols == 0) return Weights::zeros(0, dtype);
+  // Python objects may only be let go with the GIL held.
+  std::shared_ptr<const void> owner(new nb::object(array), [](nb::object* object) {
+    nb::gil_scoped_acquire acquire;
+    delete object;
+  });
+  return Weights::borrow(std::move(owner), view.data(), layout, dtype);
+}
+
+}  // namespace arcgrad::bindings

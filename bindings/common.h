@@ -1,0 +1,79 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "arcgrad/arcgrad.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace arcgrad::bindings {
+
+/// A graph or a list of graphs, as Python passes it.
+struct Batch {
+  std::vector<Graph> graphs;
+  bool is_list = false;
+};
+
+/// Handles that edits made while the GIL is released do not touch. Take them before releasing it.
+inline std::vector<Graph> snapshots(const std::vector<Graph>& graphs) {
+  std::vector<Graph> out;
+  out.reserve(graphs.size());
+  for (const Graph& graph : graphs) out.push_back(graph.snapshot());
+  return out;
+}
+
+/// "log" or "tropical".
+Semiring to_semiring(const char* op, const std::string& name);
+/// Whatever numpy.dtype() understands, as long as it is float32 or float64.
+DType to_dtype(const char* op, nb::handle dtype);
+nb::object from_dtype(DType dtype);
+/// A whole number that fits an int32.
+int32_t to_int32(const char* op, const char* what, int64_t value);
+/// A one-dimensional array-like of whole numbers.
+std::vector<int32_t> to_ints(const char* op, const char* what, nb::handle values);
+/// An array-like of real numbers of any shape, copied; `dtype` none: as it is.
+Weights to_weights(const char* op, nb::handle values, std::optional<DType> dtype);
+/// A two-dimensional float array, not copied.
+Weights borrow_weights(const char* op, nb::handle values);
+
+void init_graph(nb::module_& m);
+void init_ops(nb::module_& m);
+void init_tape(nb::module_& m);
+void init_parallel(nb::module_& m);
+void init_io(nb::module_& m);
+
+}  // namespace arcgrad::bindings
+
+namespace nanobind::detail {
+
+template <>
+struct type_caster<arcgrad::bindings::Batch> {
+  NB_TYPE_CASTER(arcgrad::bindings::Batch,
+                 make_caster<arcgrad::Graph>::Name + const_name(" | ") +
+                     make_caster<std::vector<arcgrad::Graph>>::Name)
+
+  bool from_python(handle source, uint8_t flags, cleanup_list* cleanup) noexcept {
+    make_caster<arcgrad::Graph> single;
+    if (single.from_python(source, flags, cleanup)) {
+      value.graphs = {single.operator arcgrad::Graph&()};
+      value.is_list = false;
+      return true;
+    }
+    make_caster<std::vector<arcgrad::Graph>> many;
+    if (!many.from_python(source, flags, cleanup)) return false;
+    value.graphs = std::move(many.value);
+    value.is_list = true;
+    return true;
+  }
+};
+
+}  // namespace nanobind::detail

@@ -1,0 +1,23 @@
+#include <system_error>
+
+#include "common.h"
+
+NB_MODULE(_core, m) {
+  using namespace arcgrad::bindings;
+  m.doc() = "The core of arcgrad.";
+  m.attr("__version__") = ARCGRAD_VERSION;
+  m.attr("epsilon") = arcgrad::kEpsilon;
+  nb::register_exception_translator([](const std::exception_ptr& pointer, void*) {
+    try {
+      std::rethrow_exception(pointer);
+    } catch (const std::system_error& error) {
+      nb::tuple args = nb::make_tuple(error.code().value(), error.what());
+      PyErr_SetObject(PyExc_OSError, args.ptr());
+    }
+  });
+  init_graph(m);
+  init_ops(m);
+  init_tape(m);
+  init_parallel(m);
+  init_io(m);
+}

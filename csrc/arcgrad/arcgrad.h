@@ -1,0 +1,10 @@
+#pragma once
+
+/// Everything a C++ program needs.
+
+#include "arcgrad/batch.h"
+#include "arcgrad/graph.h"
+#include "arcgrad/io/io.h"
+#include "arcgrad/ops.h"
+#include "arcgrad/parallel.h"
+#include "arcgrad/tape.h"

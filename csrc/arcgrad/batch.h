@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "arcgrad/error.h"
+#include "arcgrad/graph.h"
+#include "arcgrad/parallel.h"
+
+namespace arcgrad {
+
+/// The number of elements that lists of these lengths make together; a list of one goes with any.
+inline size_t batch_size(const char* op, std::initializer_list<size_t> lengths) {
+  size_t size = 1;
+  for (size_t length : lengths)
+    if (length != 1) size = length;
+  for (size_t length : lengths)
+    require(length == 1 || length == size, op,
+            "lists must have the same length, or one element, but they have ", size, " and ",
+            length);
+  return size;
+}
+
+/// Runs `element(i)` for each element of a batch on the pool, and collects what it returns. An
+/// error names the element.
+template <class Element>
+auto map_batch(const char* op, size_t size, Element element) {
+  std::vector<decltype(element(size_t{0}))> out(size, nullptr);
+  parallel_for(size, [&](size_t i) {
+    try {
+      out[i] = element(i);
+    } catch (...) {
+      rethrow_for_element(op, i, size);
+    }
+  });
+  return out;
+}
+
+/// An op of one graph for a list of graphs: `map(forward_score, graphs)`.
+template <class Op, class... Args>
+std::vector<Graph> map(const char* name, Op op, const std::vector<Graph>& graphs,
+                       const Args&... args) {
+  return map_batch(name, graphs.size(), [&](size_t i) { return op(graphs[i], args...); });
+}
+
+/// An op of two graphs for two lists, of which one may have a single element.
+template <class Op>
+std::vector<Graph> map2(const char* name, Op op, const std::vector<Graph>& first,
+                        const std::vector<Graph>& second) {
+  const size_t size = batch_size(name, {first.size(), second.size()});
+  return map_batch(name, size, [&](size_t i) {
+    return op(first[first.size() == 1 ? 0 : i], second[second.size() == 1 ? 0 : i]);
+  });
+}
+
+}  // namespace arcgrad

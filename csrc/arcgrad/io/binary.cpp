@@ -1,0 +1,218 @@
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <limits>
+#include <span>
+#include <stdexcept>
+#include <type_traits>
+
+#include "arcgrad/error.h"
+#include "arcgrad/io/file.h"
+#include "arcgrad/io/io.h"
+
+// A file is a header, the start nodes, the accept nodes, src, dst, ilabel, olabel (transducers
+// only), the weights, and the CRC-64/XZ of all that. Numbers are in the byte order of the writer.
+
+namespace arcgrad {
+namespace {
+
+constexpr std::array<char, 8> kMagic = {'\x89', 'a', 'r', 'c', 'g', 'r', 'a', 'd'};
+constexpr uint32_t kByteOrder = 0x01020304, kOtherByteOrder = 0x04030201;
+constexpr uint32_t kVersion = 1;
+
+enum Kind : uint32_t { kAcceptor, kTransducer, kDense };
+
+struct Header {
+  std::array<char, 8> magic = kMagic;
+  uint32_t byte_order = kByteOrder;
+  uint32_t version = kVersion;
+  uint32_t dtype = 0;
+  uint32_t kind = kAcceptor;
+  /// Of a dense graph: the frames, the labels, 0 and 0.
+  int32_t num_nodes = 0, num_arcs = 0, num_start = 0, num_accept = 0;
+};
+static_assert(sizeof(Header) == 40 && std::has_unique_object_representations_v<Header>);
+
+using Checksum = uint64_t;
+
+/// Table k advances the remainder of one byte over k more bytes, so that eight bytes go at a time.
+constexpr auto kRemainders = [] {
+  constexpr uint64_t kPolynomial = 0xC96C5795D7870F42;
+  std::array<std::array<uint64_t, 256>, 8> tables{};
+  for (uint64_t byte = 0; byte < 256; ++byte) {
+    uint64_t r = byte;
+    for (int bit = 0; bit < 8; ++bit) r = (r >> 1) ^ (r & 1 ? kPolynomial : 0);
+    tables[0][byte] = r;
+  }
+  for (size_t k = 1; k < 8; ++k)
+    for (size_t byte = 0; byte < 256; ++byte) {
+      const uint64_t r = tables[k - 1][byte];
+      tables[k][byte] = (r >> 8) ^ tables[0][r & 255];
+    }
+  return tables;
+}();
+
+Checksum checksum(std::string_view bytes) {
+  const auto* p = reinterpret_cast<const unsigned char*>(bytes.data());
+  size_t size = bytes.size();
+  uint64_t r = ~uint64_t{0};
+  for (; size >= 8; size -= 8, p += 8) {
+    uint64_t next = 0;
+    for (size_t k = 0; k < 8; ++k) next ^= kRemainders[7 - k][((r >> (8 * k)) & 255) ^ p[k]];
+    r = next;
+  }
+  for (; size > 0; --size, ++p) r = (r >> 8) ^ kRemainders[0][(r & 255) ^ *p];
+  return ~r;
+}
+
+template <class T>
+void put(std::string& out, const T* data, size_t count) {
+  out.append(reinterpret_cast<const char*>(data), count * sizeof(T));
+}
+
+void put(std::string& out, std::span<const int32_t> values) {
+  put(out, values.data(), values.size());
+}
+
+/// Takes apart what follows the header. Its length has been checked.
+class Reader {
+ public:
+  explicit Reader(const char* at) : at_(at) {}
+  std::vector<int32_t> get_ids(int32_t count) {
+    std::vector<int32_t> out(static_cast<size_t>(count));
+    get(out.data(), out.size() * sizeof(int32_t));
+    return out;
+  }
+  Weights get_weights(int64_t count, DType dtype) {
+    Weights out = Weights::uninitialized(count, dtype);
+    dispatch(dtype, [&](auto zero) {
+      const auto to = out.fill<decltype(zero)>();
+      get(to.data(), to.size_bytes());
+    });
+    return out;
+  }
+
+ private:
+  void get(void* to, size_t size) {
+    if (size > 0) std::memcpy(to, at_, size);
+    at_ += size;
+  }
+  const char* at_;
+};
+
+bool is_valid(const Header& h) {
+  if (h.dtype > 1 || h.kind > kDense) return false;
+  if (std::min({h.num_nodes, h.num_arcs, h.num_start, h.num_accept}) < 0) return false;
+  if (h.kind != kDense) return true;
+  constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
+  return h.num_nodes < kMax && int64_t{h.num_nodes} * h.num_arcs <= kMax && h.num_start == 0 &&
+         h.num_accept == 0;
+}
+
+/// How many bytes a file with this header has.
+uint64_t size_of(const Header& h) {
+  const uint64_t columns = h.kind == kDense ? 0 : h.kind == kAcceptor ? 3 : 4;
+  const auto arcs = static_cast<uint64_t>(h.kind == kDense ? int64_t{h.num_nodes} * h.num_arcs
+                                                           : int64_t{h.num_arcs});
+  const auto ids = static_cast<uint64_t>(int64_t{h.num_start} + h.num_accept) + columns * arcs;
+  return sizeof(Header) + 4 * ids + (h.dtype == 0 ? 4 : 8) * arcs + sizeof(Checksum);
+}
+
+/// `name` says in errors where the bytes come from.
+Graph parse(std::string_view bytes, const char* op, const std::string& name) {
+  const auto magic = bytes.substr(0, kMagic.size());
+  const bool is_ours = std::equal(magic.begin(), magic.end(), kMagic.begin());
+  require(!bytes.empty() && is_ours, op, name, " must be a graph that save wrote, but it ",
+          bytes.empty() ? "is empty" : "begins with " + quoted(magic),
+          bytes.empty() ? "" : "; loadtxt reads text");
+  require(bytes.size() >= sizeof(Header) + sizeof(Checksum), op, name,
+          " must be whole, but it has ", bytes.size(), " bytes, less than any graph");
+  Header h;
+  std::memcpy(&h, bytes.data(), sizeof(h));
+  require(h.byte_order != kOtherByteOrder, op, name, " must have the byte order of this machine, ",
+          "but it was written on a machine with the other one; use savetxt and loadtxt");
+  require(h.byte_order == kByteOrder, op, name, " must be intact, but its byte order mark is ",
+          h.byte_order, " in place of ", kByteOrder);
+  require(h.version <= kVersion, op, name, " must have format version ", kVersion,
+          " or older, but it has version ", h.version, "; a newer arcgrad reads it");
+  require(h.version > 0 && is_valid(h), op, name, " must be intact, but its header is damaged");
+  const uint64_t size = size_of(h);
+  require(bytes.size() == size, op, name, " must have ", size, " bytes by its header, but it has ",
+          bytes.size());
+  const auto content = bytes.substr(0, bytes.size() - sizeof(Checksum));
+  Checksum expected;
+  std::memcpy(&expected, bytes.data() + content.size(), sizeof(expected));
+  require(checksum(content) == expected, op, name,
+          " must be intact, but its checksum does not fit its content");
+
+  Reader reader(bytes.data() + sizeof(Header));
+  const DType dtype = h.dtype == 0 ? DType::float32 : DType::float64;
+  if (h.kind == kDense) {
+    auto topology = std::make_shared<Topology>(h.num_nodes, h.num_arcs);
+    Weights weights = reader.get_weights(topology->num_arcs(), dtype);
+    return {std::move(topology), std::move(weights), true};
+  }
+  Arrays arrays;
+  arrays.num_nodes = h.num_nodes;
+  arrays.start = reader.get_ids(h.num_start);
+  arrays.accept = reader.get_ids(h.num_accept);
+  arrays.src = reader.get_ids(h.num_arcs);
+  arrays.dst = reader.get_ids(h.num_arcs);
+  arrays.ilabel = reader.get_ids(h.num_arcs);
+  if (h.kind == kTransducer) arrays.olabel = reader.get_ids(h.num_arcs);
+  Weights weights = reader.get_weights(h.num_arcs, dtype);
+  // The checksum speaks for the bytes, not for their writer.
+  try {
+    return Graph::from_arrays(std::move(arrays), std::move(weights));
+  } catch (const std::invalid_argument& error) {
+    fail(op, name, " must hold a valid graph, but ", error.what());
+  }
+}
+
+}  // namespace
+
+std::string to_bytes(const Graph& graph) {
+  const Topology& topology = graph.topology();
+  const Weights weights = graph.weights();
+  Header h;
+  h.dtype = weights.dtype() == DType::float32 ? 0 : 1;
+  if (const auto& dense = topology.dense()) {
+    h.kind = kDense;
+    h.num_nodes = dense->frames;
+    h.num_arcs = dense->labels;
+  } else {
+    h.kind = topology.is_acceptor() ? kAcceptor : kTransducer;
+    h.num_nodes = topology.num_nodes();
+    h.num_arcs = topology.num_arcs();
+    h.num_start = static_cast<int32_t>(topology.start().size());
+    h.num_accept = static_cast<int32_t>(topology.accept().size());
+  }
+  std::string out;
+  out.reserve(size_of(h));
+  put(out, &h, 1);
+  if (h.kind != kDense) {
+    for (const auto ids :
+         {topology.start(), topology.accept(), topology.src(), topology.dst(), topology.ilabel()})
+      put(out, ids);
+    if (h.kind == kTransducer) put(out, topology.olabel());
+  }
+  dispatch(weights.dtype(), [&](auto zero) {
+    const auto values = weights.view<decltype(zero)>();
+    put(out, values.data(), values.size());
+  });
+  const Checksum sum = checksum(out);
+  put(out, &sum, 1);
+  return out;
+}
+
+Graph from_bytes(std::string_view bytes, const char* op) { return parse(bytes, op, "the data"); }
+
+void save(const std::string& file_name, const Graph& graph) {
+  write_file("save", file_name, to_bytes(graph));
+}
+
+Graph load(const std::string& file_name) {
+  return parse(read_file("load", file_name), "load", text("'", file_name, "'"));
+}
+
+}  // namespace arcgrad

@@ -1,0 +1,86 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "arcgrad/error.h"
+#include "arcgrad/io/file.h"
+#include "arcgrad/io/io.h"
+
+namespace arcgrad {
+namespace {
+
+/// Appends text to a label between double quotes.
+void put_escaped(std::string& out, std::string_view label) {
+  for (const char c : label) {
+    if (c == '\n') {
+      out += "\\n";
+      continue;
+    }
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+}
+
+void put_label(std::string& out, int32_t label, const Symbols* symbols, const char* side) {
+  if (symbols != nullptr) {
+    const auto found = symbols->find(label);
+    if (found != symbols->end()) return put_escaped(out, found->second);
+    require(label == kEpsilon, "write_dot", "the ", side,
+            " symbols must name every label, but label ", label, " is missing");
+  }
+  out += label == kEpsilon ? "ε" : std::to_string(label);
+}
+
+void put_weight(std::string& out, double weight) {
+  char digits[32];
+  // The sum makes -0 plain, and a NaN may have a sign, which has no meaning.
+  std::snprintf(digits, sizeof(digits), "%.4g", weight + 0.0);
+  out += '/';
+  out += std::isnan(weight) ? "nan" : digits;
+}
+
+}  // namespace
+
+std::string to_dot(const Graph& graph, const Symbols* isymbols, const Symbols* osymbols) {
+  const PlainNumbers plain;
+  const Topology& topology = graph.topology();
+  const std::vector<double> weights = graph.weights_to_vector();
+  const bool has_weights = std::ranges::any_of(weights, [](double w) { return w != 0; });
+  // An acceptor is a transducer to the reader if its two sides are named differently.
+  const bool same_symbols = osymbols == nullptr || osymbols == isymbols ||
+                            (isymbols != nullptr && *osymbols == *isymbols);
+  const bool has_output = !topology.is_acceptor() || !same_symbols;
+
+  std::string out =
+      "digraph {\n"
+      "  rankdir=LR\n"
+      "  node [shape=circle fontsize=14]\n"
+      "  edge [fontsize=14]\n";
+  for (int32_t n = 0; n < topology.num_nodes(); ++n) {
+    out += "  " + std::to_string(n);
+    const bool start = topology.is_start(n), accept = topology.is_accept(n);
+    if (accept) out += start ? " [shape=doublecircle style=bold]" : " [shape=doublecircle]";
+    if (start && !accept) out += " [style=bold]";
+    out += '\n';
+  }
+  const auto src = topology.src(), dst = topology.dst();
+  const auto ilabel = topology.ilabel(), olabel = topology.olabel();
+  for (size_t a = 0; a < weights.size(); ++a) {
+    out += "  " + std::to_string(src[a]) + " -> " + std::to_string(dst[a]) + " [label=\"";
+    put_label(out, ilabel[a], isymbols, "input");
+    if (has_output) {
+      out += ':';
+      put_label(out, olabel[a], osymbols, "output");
+    }
+    if (has_weights) put_weight(out, weights[a]);
+    out += "\"]\n";
+  }
+  return out + "}\n";
+}
+
+void write_dot(const Graph& graph, const std::string& file_name, const Symbols* isymbols,
+               const Symbols* osymbols) {
+  write_file("write_dot", file_name, to_dot(graph, isymbols, osymbols));
+}
+
+}  // namespace arcgrad

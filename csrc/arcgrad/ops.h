@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "arcgrad/graph.h"
+#include "arcgrad/semiring.h"
+#include "arcgrad/sweep.h"
+
+// The index of the library: one declaration per op, one file per op in ops/. What each op means, its
+// arguments, errors and gradient are described once, in the documentation of its Python name.
+
+namespace arcgrad {
+
+// Scores
+Graph forward_score(const Graph& graph);
+Graph viterbi_score(const Graph& graph);
+Graph viterbi_path(const Graph& graph);
+Graph shortest_distance(const Graph& graph, bool reverse = false,
+                        Semiring semiring = Semiring::log);
+Graph arc_posteriors(const Graph& graph, Semiring semiring = Semiring::log);
+
+// Products
+Graph compose(const Graph& first, const Graph& second);
+Graph intersect(const Graph& first, const Graph& second);
+
+// Rational operations
+Graph union_(const std::vector<Graph>& graphs);
+Graph concat(const std::vector<Graph>& graphs);
+Graph closure(const Graph& graph);
+
+// Weights
+Graph negate(const Graph& graph);
+Graph add(const Graph& first, const Graph& second);
+Graph subtract(const Graph& first, const Graph& second);
+Graph scale(const Graph& graph, double factor);
+
+// Structure
+Graph clone(const Graph& graph);
+Graph project_input(const Graph& graph);
+Graph project_output(const Graph& graph);
+Graph invert(const Graph& graph);
+Graph reverse(const Graph& graph);
+Graph connect(const Graph& graph);
+Graph remove(const Graph& graph, int32_t ilabel = kEpsilon,
+             std::optional<int32_t> olabel = std::nullopt, Semiring semiring = Semiring::log);
+Graph arc_sort(const Graph& graph, bool olabel = false);
+Graph top_sort(const Graph& graph);
+
+// Comparison and chance
+bool equal(const Graph& a, const Graph& b);
+bool isomorphic(const Graph& a, const Graph& b);
+bool rand_equivalent(const Graph& a, const Graph& b, int64_t num_samples = 100, double tol = 1e-4,
+                     int64_t max_length = 1000, std::optional<uint64_t> seed = std::nullopt);
+Graph sample(const Graph& graph, int64_t max_length = 1000,
+             std::optional<uint64_t> seed = std::nullopt);
+
+}  // namespace arcgrad

@@ -1,0 +1,10 @@
+#include "arcgrad/ops.h"
+#include "arcgrad/tape.h"
+
+namespace arcgrad {
+
+Graph clone(const Graph& graph) {
+  return record_moves("clone", graph.topology_ptr(), {{graph, ArcMap::identity()}});
+}
+
+}  // namespace arcgrad

@@ -1,0 +1,23 @@
+#include "arcgrad/beside.h"
+#include "arcgrad/ops.h"
+
+namespace arcgrad {
+
+Graph concat(const std::vector<Graph>& graphs) {
+  Beside beside("concat", graphs);
+  if (graphs.empty()) {
+    beside.arrays.num_nodes = 1;
+    beside.arrays.start = beside.arrays.accept = {0};
+    return std::move(beside).record();
+  }
+  for (int32_t n : graphs.front().topology().start()) beside.arrays.start.push_back(n);
+  for (int32_t n : graphs.back().topology().accept())
+    beside.arrays.accept.push_back(beside.node(graphs.size() - 1, n));
+  for (size_t i = 0; i + 1 < graphs.size(); ++i)
+    for (int32_t from : graphs[i].topology().accept())
+      for (int32_t to : graphs[i + 1].topology().start())
+        beside.add_epsilon(beside.node(i, from), beside.node(i + 1, to));
+  return std::move(beside).record();
+}
+
+}  // namespace arcgrad

@@ -1,0 +1,40 @@
+#include "arcgrad/ops.h"
+#include "arcgrad/renumber.h"
+
+namespace arcgrad {
+namespace {
+
+/// Marks with `bit` what can be reached from `sources`.
+void mark(const Adjacency& along, std::span<const int32_t> sources, uint8_t bit,
+          std::vector<uint8_t>& marks) {
+  std::vector<int32_t> stack(sources.begin(), sources.end());
+  for (int32_t n : sources) marks[n] |= bit;
+  while (!stack.empty()) {
+    const int32_t n = stack.back();
+    stack.pop_back();
+    for (int32_t k = along.offset[n]; k < along.offset[n + 1]; ++k)
+      if (!(marks[along.node[k]] & bit)) {
+        marks[along.node[k]] |= bit;
+        stack.push_back(along.node[k]);
+      }
+  }
+}
+
+}  // namespace
+
+Graph connect(const Graph& graph) {
+  const Topology& t = graph.topology();
+  std::vector<uint8_t> marks(static_cast<size_t>(t.num_nodes()));
+  mark(t.out(), t.start(), 1, marks);
+  mark(t.in(), t.accept(), 2, marks);
+  std::vector<int32_t> node(marks.size(), -1), arcs;
+  int32_t num_nodes = 0;
+  for (size_t n = 0; n < marks.size(); ++n)
+    if (marks[n] == 3) node[n] = num_nodes++;
+  const auto src = t.src(), dst = t.dst();
+  for (int32_t a = 0; a < t.num_arcs(); ++a)
+    if (node[src[a]] >= 0 && node[dst[a]] >= 0) arcs.push_back(a);
+  return record_renumbered("connect", graph, node, num_nodes, std::move(arcs));
+}
+
+}  // namespace arcgrad

@@ -1,0 +1,28 @@
+#include <algorithm>
+
+#include "arcgrad/error.h"
+#include "arcgrad/ops.h"
+#include "arcgrad/ops/compose.h"
+
+namespace arcgrad {
+namespace {
+
+void require_acceptor(const char* which, const Topology& topology) {
+  if (topology.is_acceptor()) return;
+  const auto ilabel = topology.ilabel(), olabel = topology.olabel();
+  const auto a = std::ranges::mismatch(ilabel, olabel).in1 - ilabel.begin();
+  fail("intersect",
+       "both graphs must be acceptors (input label equal to output label on every arc), but arc ", a,
+       " of the ", which, " graph has labels ", ilabel[a], ":", olabel[a],
+       "; use compose for transducers");
+}
+
+}  // namespace
+
+Graph intersect(const Graph& first, const Graph& second) {
+  require_acceptor("first", first.topology());
+  require_acceptor("second", second.topology());
+  return compose_as("intersect", first, second);
+}
+
+}  // namespace arcgrad

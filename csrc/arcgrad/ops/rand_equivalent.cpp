@@ -1,0 +1,63 @@
+#include <cmath>
+
+#include "arcgrad/error.h"
+#include "arcgrad/ops.h"
+#include "arcgrad/random.h"
+#include "arcgrad/tape.h"
+
+namespace arcgrad {
+namespace {
+
+struct Strings {
+  std::vector<int32_t> input, output;
+};
+
+/// A path chosen step by step with equal chances, whatever the weights; nothing if it gets longer
+/// than `max_length`. `graph` is trimmed.
+std::optional<Strings> random_strings(const Graph& graph, int64_t max_length, Random& random) {
+  const Topology& t = graph.topology();
+  const Adjacency& out = t.out();
+  Strings strings;
+  int32_t node = t.start()[random.below(t.start().size())];
+  for (int64_t length = 0; length <= max_length; ++length) {
+    const int32_t degree = out.offset[node + 1] - out.offset[node];
+    const auto choice = static_cast<int32_t>(
+        random.below(static_cast<size_t>(degree) + (t.is_accept(node) ? 1 : 0)));
+    if (choice == degree) return strings;
+    const int32_t a = out.arc(out.offset[node] + choice);
+    if (t.ilabel()[a] != kEpsilon) strings.input.push_back(t.ilabel()[a]);
+    if (t.olabel()[a] != kEpsilon) strings.output.push_back(t.olabel()[a]);
+    node = t.dst()[a];
+  }
+  return std::nullopt;
+}
+
+double score(const Graph& graph, const Strings& strings) {
+  const Graph matched = compose(compose(chain_graph(strings.input), graph),
+                                chain_graph(strings.output));
+  return forward_score(matched).item();
+}
+
+}  // namespace
+
+bool rand_equivalent(const Graph& a, const Graph& b, int64_t num_samples, double tol,
+                     int64_t max_length, std::optional<uint64_t> seed) {
+  require(num_samples >= 0, "rand_equivalent", "num_samples must be 0 or more, but it is ",
+          num_samples);
+  require(tol >= 0.0, "rand_equivalent", "tol must be 0 or more, but it is ", tol);
+  const NoGrad off;
+  const Graph graphs[] = {connect(a), connect(b)};
+  const bool is_empty[] = {graphs[0].num_nodes() == 0, graphs[1].num_nodes() == 0};
+  if (is_empty[0] && is_empty[1]) return true;
+  Random random(seed);
+  for (int64_t i = 0; i < num_samples; ++i) {
+    const auto turn = static_cast<size_t>(i % 2);
+    const auto strings = random_strings(graphs[is_empty[turn] ? 1 - turn : turn], max_length, random);
+    if (!strings) continue;
+    const double first = score(graphs[0], *strings), second = score(graphs[1], *strings);
+    if (first != second && !(std::abs(first - second) <= tol)) return false;
+  }
+  return true;
+}
+
+}  // namespace arcgrad

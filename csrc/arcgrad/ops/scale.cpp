@@ -1,0 +1,14 @@
+#include <cmath>
+
+#include "arcgrad/error.h"
+#include "arcgrad/ops.h"
+#include "arcgrad/tape.h"
+
+namespace arcgrad {
+
+Graph scale(const Graph& graph, double factor) {
+  require(std::isfinite(factor), "scale", "the factor must be finite, but it is ", factor);
+  return record_moves("scale", graph.topology_ptr(), {{graph, ArcMap::identity(), factor}});
+}
+
+}  // namespace arcgrad

@@ -1,0 +1,22 @@
+#include <numeric>
+
+#include "arcgrad/distances.h"
+#include "arcgrad/ops.h"
+
+namespace arcgrad {
+
+Graph shortest_distance(const Graph& graph, bool reverse, Semiring semiring) {
+  const Topology& t = graph.topology();
+  Sweep sweep(graph.topology_ptr(), graph.weights(), reverse ? t.accept() : t.start(),
+              {.op = "shortest_distance",
+               .direction = reverse ? Direction::reverse : Direction::forward,
+               .semiring = semiring,
+               .keep = tracks(graph)});
+  std::vector<int32_t> nodes(static_cast<size_t>(t.num_nodes()));
+  std::iota(nodes.begin(), nodes.end(), 0);
+  std::vector<Distances> parts;
+  parts.push_back({std::move(sweep), {}, std::move(nodes)});
+  return record_distances("shortest_distance", graph, std::move(parts), DType::float64);
+}
+
+}  // namespace arcgrad

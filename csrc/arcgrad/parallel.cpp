@@ -1,0 +1,215 @@
+#include "arcgrad/parallel.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstdlib>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+#ifdef __linux__
+#include <sched.h>
+#endif
+
+#include "arcgrad/error.h"
+#include "arcgrad/tape.h"
+
+namespace arcgrad {
+namespace {
+
+thread_local bool is_inside = false;
+
+/// One parallel_for call. Threads take the next index until there is none.
+struct Job {
+  Job(size_t count, const std::function<void(size_t)>& body)
+      : count(count), body(body), errors(count), grad_enabled(is_grad_enabled()) {}
+
+  const size_t count;
+  const std::function<void(size_t)>& body;
+  std::vector<std::exception_ptr> errors;
+  const bool grad_enabled;
+  std::atomic<size_t> next{0};
+  int working = 0;  // guarded by the pool's mutex
+
+  void work() {
+    const bool was_inside = std::exchange(is_inside, true);
+    const bool was_enabled = set_grad_enabled(grad_enabled);
+    for (size_t i; (i = next.fetch_add(1)) < count;) {
+      try {
+        body(i);
+      } catch (...) {
+        errors[i] = std::current_exception();
+      }
+    }
+    set_grad_enabled(was_enabled);
+    is_inside = was_inside;
+  }
+};
+
+class Pool {
+ public:
+  explicit Pool(int num_workers) {
+    for (int i = 0; i < num_workers; ++i) threads_.emplace_back([this] { loop(); });
+  }
+  ~Pool() {
+    {
+      std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    wake_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  void run(Job& job) {
+    {
+      std::lock_guard lock(mutex_);
+      jobs_.push_back(&job);
+    }
+    wake_.notify_all();
+    job.work();
+    std::unique_lock lock(mutex_);
+    std::erase(jobs_, &job);
+    done_.wait(lock, [&] { return job.working == 0; });
+  }
+
+ private:
+  void loop() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      wake_.wait(lock, [&] { return stop_ || !jobs_.empty(); });
+      if (stop_) return;
+      Job& job = *jobs_.front();
+      ++job.working;
+      lock.unlock();
+      job.work();
+      lock.lock();
+      std::erase(jobs_, &job);
+      if (--job.working == 0) done_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable wake_, done_;
+  std::vector<Job*> jobs_;
+  bool stop_ = false;
+  std::vector<std::thread> threads_;
+};
+
+/// A positive integer from the environment, or 0.
+int from_environment(const char* name) {
+  const char* value = std::getenv(name);
+  if (!value) return 0;
+  char* end = nullptr;
+  const long number = std::strtol(value, &end, 10);
+  return end != value && number > 0 ? static_cast<int>(std::min(number, 4096L)) : 0;
+}
+
+int usable_processors() {
+#ifdef __linux__
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
+#endif
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+int default_num_threads() {
+  if (const int own = from_environment("ARCGRAD_NUM_THREADS")) return own;
+  const int processors = usable_processors();
+  const int openmp = from_environment("OMP_NUM_THREADS");
+  return openmp ? std::min(openmp, processors) : processors;
+}
+
+/// The pool and its size. Callers hold a share of the pool while they use it, so that changing the
+/// number of threads waits for nobody.
+struct Threads {
+  std::mutex mutex;
+  int count = default_num_threads();
+  std::shared_ptr<Pool> pool;
+
+  std::shared_ptr<Pool> get() {
+    std::lock_guard lock(mutex);
+    if (!pool && count > 1) pool = std::make_shared<Pool>(count - 1);
+    return pool;
+  }
+};
+
+std::atomic<Threads*> current{nullptr};
+
+Threads& threads() {
+  static const bool once = [] {
+    // Leaked: at exit, threads of Python may still be inside.
+    current = new Threads;
+    // The threads of the parent do not exist in a forked child, and its locks may be held there.
+    pthread_atfork(nullptr, nullptr, [] {
+      auto* fresh = new Threads;
+      fresh->count = 1;
+      current = fresh;
+      is_inside = false;
+    });
+    return true;
+  }();
+  (void)once;
+  return *current;
+}
+
+}  // namespace
+
+void parallel_for(size_t count, const std::function<void(size_t)>& body) {
+  std::shared_ptr<Pool> pool;
+  if (count > 1 && !is_inside) pool = threads().get();
+  if (!pool) {
+    // Inline, but with the same promise: all run, then the first error.
+    std::exception_ptr first;
+    for (size_t i = 0; i < count; ++i) {
+      try {
+        body(i);
+      } catch (...) {
+        if (!first) first = std::current_exception();
+      }
+    }
+    if (first) std::rethrow_exception(first);
+    return;
+  }
+  Job job(count, body);
+  pool->run(job);
+  for (const std::exception_ptr& error : job.errors)
+    if (error) std::rethrow_exception(error);
+}
+
+int get_num_threads() {
+  Threads& t = threads();
+  std::lock_guard lock(t.mutex);
+  return t.count;
+}
+
+void set_num_threads(int num_threads) {
+  require(num_threads >= 1 && num_threads <= 4096, "set_num_threads",
+          "the number of threads must be between 1 and 4096, but it is ", num_threads);
+  Threads& t = threads();
+  std::shared_ptr<Pool> old;
+  std::lock_guard lock(t.mutex);
+  t.count = num_threads;
+  old.swap(t.pool);
+}
+
+void rethrow_for_element(const std::string& op, size_t index, size_t count) {
+  const std::string where = text(op, " (element ", index, " of ", count, "): ");
+  auto located = [&](std::string what) {
+    const std::string plain = op + ": ";
+    return where + (what.starts_with(plain) ? what.substr(plain.size()) : what);
+  };
+  try {
+    throw;
+  } catch (const TapeError& error) {
+    throw TapeError(located(error.what()));
+  } catch (const std::invalid_argument& error) {
+    throw std::invalid_argument(located(error.what()));
+  }
+}
+
+}  // namespace arcgrad

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace arcgrad {
+
+/// Runs `body(i)` for each i below `count` on the threads of the one pool and on this one.
+///
+/// All of them run, and then the exception of the lowest index is thrown again. A call from inside
+/// another runs inline, so nesting cannot deadlock. Recording is on or off in the threads as it is
+/// in the caller.
+void parallel_for(size_t count, const std::function<void(size_t)>& body);
+
+/// How many threads parallel_for uses, this one included. By default ARCGRAD_NUM_THREADS, else
+/// OMP_NUM_THREADS, else the processors this process may use; one in a forked child.
+int get_num_threads();
+/// Throws unless `num_threads` is at least 1.
+void set_num_threads(int num_threads);
+
+/// Throws the current exception again with `op (element index of count): ` in front of its text,
+/// in place of `op: ` where the text starts with that.
+[[noreturn]] void rethrow_for_element(const std::string& op, size_t index, size_t count);
+
+}  // namespace arcgrad

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+namespace arcgrad {
+
+/// A positive number as mantissa * 2^exponent with the mantissa in [1, 2), or zero as 0 * 2^-inf.
+///
+/// Sums of path scores are kept in this form: adding needs no logarithm, and no score is so high or
+/// so low that it is lost. The exponent is a whole number; a double holds it without overflow.
+struct Scaled {
+  double mantissa = 0.0;
+  double exponent = -std::numeric_limits<double>::infinity();
+
+  static constexpr Scaled one() { return {1.0, 0.0}; }
+  bool is_zero() const { return mantissa == 0.0; }
+};
+
+inline constexpr double kLog2e = 1.4426950408889634074;
+/// log(2) in two parts: products of the first with whole numbers below 2^21 are exact.
+inline constexpr double kLn2High = 6.93147180369123816490e-01;
+inline constexpr double kLn2Low = 1.90821492927058770002e-10;
+
+/// 2^exponent for a whole number of at most 1023; 0 below -1022.
+inline double pow2(double exponent) {
+  // Adding 2^52 leaves the whole number in the low bits of the double, ready to be shifted.
+  const double biased = std::max(exponent, -1023.0) + (1023.0 + 4503599627370496.0);
+  return std::bit_cast<double>(std::bit_cast<uint64_t>(biased) << 52);
+}
+
+/// The same number with the mantissa back in [1, 2). `sum` is positive and normal.
+inline Scaled renormalize(double sum, double exponent) {
+  const uint64_t bits = std::bit_cast<uint64_t>(sum);
+  const double shift = static_cast<double>(static_cast<int32_t>(bits >> 52) - 1023);
+  constexpr uint64_t kFraction = (uint64_t{1} << 52) - 1;
+  return {std::bit_cast<double>((bits & kFraction) | (uint64_t{1023} << 52)), exponent + shift};
+}
+
+/// The natural logarithm.
+inline double log(const Scaled& x) {
+  if (x.is_zero()) return -std::numeric_limits<double>::infinity();
+  return x.exponent * kLn2High + (x.exponent * kLn2Low + std::log(x.mantissa));
+}
+
+/// exp(weight[k]) = mantissa[k] * 2^exponent[k], with mantissas about 1, for `count` weights. A
+/// weight of -inf has exponent -inf. Written so that compilers vectorise it.
+inline void split_exp(const double* weight, int64_t count, double* mantissa, double* exponent) {
+  constexpr double kRound = 6755399441055744.0;  // 1.5 * 2^52: adding it rounds to whole numbers
+  for (int64_t k = 0; k < count; ++k) {
+    const double w = weight[k];
+    const double y = w * kLog2e;
+    const double whole = std::abs(y) < 1e15 ? (y + kRound) - kRound : y;
+    double r = (w - whole * kLn2High) - whole * kLn2Low;
+    r = r > 0.35 ? 0.35 : (r > -0.35 ? r : -0.35);  // also turns the NaN of -inf into a number
+    // The Taylor series; its remainder is below 1e-17 for |r| < 0.35.
+    double p = 1.0 / 6227020800.0;
+    p = p * r + 1.0 / 479001600.0;
+    p = p * r + 1.0 / 39916800.0;
+    p = p * r + 1.0 / 3628800.0;
+    p = p * r + 1.0 / 362880.0;
+    p = p * r + 1.0 / 40320.0;
+    p = p * r + 1.0 / 5040.0;
+    p = p * r + 1.0 / 720.0;
+    p = p * r + 1.0 / 120.0;
+    p = p * r + 1.0 / 24.0;
+    p = p * r + 1.0 / 6.0;
+    p = p * r + 0.5;
+    p = p * r + 1.0;
+    p = p * r + 1.0;
+    mantissa[k] = p;
+    exponent[k] = whole;
+  }
+}
+
+}  // namespace arcgrad

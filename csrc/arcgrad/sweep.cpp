@@ -1,0 +1,529 @@
+#include "arcgrad/sweep.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "arcgrad/error.h"
+
+namespace arcgrad {
+namespace {
+
+constexpr double kEps = std::numeric_limits<double>::epsilon();
+
+/// "{0, 3, 4}", shortened if long.
+std::string list_nodes(std::span<const int32_t> nodes) {
+  std::string out = "{";
+  for (size_t i = 0; i < std::min<size_t>(nodes.size(), 8); ++i)
+    out += (i ? ", " : "") + std::to_string(nodes[i]);
+  return out + (nodes.size() > 8 ? ", ...}" : "}");
+}
+
+/// Marks what can be reached from `sources` over arcs that are not impossible.
+std::vector<bool> reach(const Adjacency& along, std::span<const int32_t> sources,
+                        const std::vector<double>& weight) {
+  std::vector<bool> seen(along.offset.size() - 1);
+  std::vector<int32_t> stack(sources.begin(), sources.end());
+  for (int32_t n : sources) seen[n] = true;
+  while (!stack.empty()) {
+    const int32_t n = stack.back();
+    stack.pop_back();
+    for (int32_t k = along.offset[n]; k < along.offset[n + 1]; ++k)
+      if (!seen[along.node[k]] && weight[along.arc(k)] > kNegInf) {
+        seen[along.node[k]] = true;
+        stack.push_back(along.node[k]);
+      }
+  }
+  return seen;
+}
+
+/// log(spectral radius) of the arcs inside a component, by power iteration on identity + arcs,
+/// which converges for periodic components too.
+double log_spectral_radius(const std::vector<std::vector<std::pair<int32_t, double>>>& arcs) {
+  const size_t n = arcs.size();
+  std::vector<double> x(n, 0.0), next(n);
+  // Scale by the heaviest arc so that the identity does not drown small matrices.
+  double unit = kNegInf;
+  for (const auto& row : arcs)
+    for (const auto& [to, w] : row) unit = std::max(unit, w);
+  double growth = 0.0;
+  for (int round = 0; round < 1000; ++round) {
+    for (size_t i = 0; i < n; ++i) next[i] = x[i];
+    for (size_t i = 0; i < n; ++i)
+      for (const auto& [to, w] : arcs[i]) next[to] = logadd(next[to], x[i] + w - unit);
+    const double top = *std::max_element(next.begin(), next.end());
+    const double before = growth;
+    growth = top;  // x was normalised to a maximum of 0
+    for (size_t i = 0; i < n; ++i) x[i] = next[i] - top;
+    if (round > 20 && std::abs(growth - before) < 1e-13) break;
+  }
+  return std::log(std::expm1(growth)) + unit;
+}
+
+}  // namespace
+
+void require_scorable(const char* op, const Weights& weights) {
+  dispatch(weights.dtype(), [&](auto kind) {
+    const auto values = weights.view<decltype(kind)>();
+    bool ok = true;
+    for (auto w : values) ok &= w < std::numeric_limits<decltype(kind)>::infinity();
+    if (ok) [[likely]]
+      return;
+    for (size_t a = 0; a < values.size(); ++a)
+      require(values[a] < std::numeric_limits<decltype(kind)>::infinity(), op,
+              "weights must be finite or -inf, but arc ", a, " has weight ", values[a]);
+  });
+}
+
+/// What the constructor hands to the recursions.
+struct Sweep::Setup {
+  const Options& options;
+  std::vector<uint8_t> is_source;
+  // Only where the weights are looked at one by one:
+  std::vector<double> weight = {};
+  std::vector<bool> is_useful = {};
+};
+
+Sweep::Sweep(TopologyPtr topology, const Weights& weights, std::span<const int32_t> sources,
+             const Options& options)
+    : topology_(std::move(topology)), keep_(options.keep) {
+  const Topology& t = *topology_;
+  require_scorable(options.op, weights);
+  const bool forward = options.direction == Direction::forward;
+  adjacency_ = forward ? &t.in() : &t.out();
+  const Order& order = t.order();
+  const auto num_nodes = static_cast<size_t>(t.num_nodes());
+  own_order_ = order.nodes;
+  if (!forward) {
+    if (own_order_.empty())
+      for (size_t n = 0; n < num_nodes; ++n) own_order_.push_back(static_cast<int32_t>(n));
+    std::reverse(own_order_.begin(), own_order_.end());
+  }
+  if (options.semiring == Semiring::log) {
+    scores_.resize(num_nodes);
+  } else {
+    best_.assign(num_nodes, kNegInf);
+    best_slot_.assign(num_nodes, -1);
+  }
+  if (keep_) {
+    term_.resize(static_cast<size_t>(t.num_arcs()));
+    inverse_sum_.resize(num_nodes);
+  }
+  Setup setup{options, std::vector<uint8_t>(num_nodes)};
+  for (int32_t n : sources) setup.is_source[n] = 1;
+  if (order.is_acyclic()) {
+    dispatch(weights.dtype(), [&](auto kind) {
+      const auto* weight = weights.view<decltype(kind)>().data();
+      if (options.semiring == Semiring::log)
+        run_acyclic(weight, setup);
+      else
+        run_acyclic_best(weight, setup);
+    });
+  } else {
+    setup.weight = weights.to_vector();
+    setup.is_useful = reach(forward ? t.out() : t.in(), sources, setup.weight);
+    if (!options.targets.empty()) {
+      const std::vector<bool> ends = reach(*adjacency_, options.targets, setup.weight);
+      for (size_t n = 0; n < num_nodes; ++n) setup.is_useful[n] = setup.is_useful[n] && ends[n];
+    }
+    run_components(setup);
+  }
+  if (keep_ && options.semiring == Semiring::tropical)
+    for (size_t n = 0; n < num_nodes; ++n)
+      if (best_slot_[n] >= 0) term_[best_slot_[n]] = inverse_sum_[n] = 1.0;
+}
+
+template <class T>
+void Sweep::run_acyclic(const T* weight, const Setup& setup) {
+  constexpr size_t kBlock = 1024;
+  const Adjacency& adjacency = *adjacency_;
+  const auto num_nodes = static_cast<int32_t>(scores_.size());
+  const int32_t* src = adjacency.node.data();
+  std::vector<double> gathered, mantissa, exponent;
+  std::vector<double> scratch;
+  for (int32_t begin = 0, end; begin < num_nodes; begin = end) {
+    // The weights of as many nodes as fill a block, turned into numbers in one vectorised pass.
+    size_t count = 0;
+    for (end = begin; end < num_nodes && count < kBlock; ++end) {
+      const int32_t d = node(end);
+      const auto degree = static_cast<size_t>(adjacency.offset[d + 1] - adjacency.offset[d]);
+      if (count + degree > gathered.size()) {
+        gathered.resize(std::max(2 * kBlock, count + degree));
+        for (auto* column : {&mantissa, &exponent, &scratch}) column->resize(gathered.size());
+      }
+      for (int32_t k = adjacency.offset[d]; k < adjacency.offset[d + 1]; ++k)
+        gathered[count++] = static_cast<double>(weight[adjacency.arc(k)]);
+    }
+    split_exp(gathered.data(), static_cast<int64_t>(count), mantissa.data(), exponent.data());
+
+    const double *m = mantissa.data(), *q = exponent.data();
+    for (int32_t position = begin; position < end; ++position) {
+      const int32_t d = node(position), first = adjacency.offset[d];
+      const int32_t degree = adjacency.offset[d + 1] - first;
+      double* term = keep_ ? term_.data() + first : scratch.data();
+      double top = setup.is_source[d] ? 0.0 : kNegInf;
+      for (int32_t k = 0; k < degree; ++k)
+        top = std::max(top, scores_[src[first + k]].exponent + q[k]);
+      if (top == kNegInf) {
+        std::fill(term, term + degree, 0.0);
+      } else {
+        double sum = setup.is_source[d] ? pow2(-top) : 0.0;
+        for (int32_t k = 0; k < degree; ++k) {
+          const Scaled& from = scores_[src[first + k]];
+          term[k] = from.mantissa * m[k] * pow2(from.exponent + q[k] - top);
+          sum += term[k];
+        }
+        scores_[d] = renormalize(sum, top);
+        if (keep_) inverse_sum_[d] = 1.0 / sum;
+      }
+      m += degree;
+      q += degree;
+    }
+  }
+}
+
+template <class T>
+void Sweep::run_acyclic_best(const T* weight, const Setup& setup) {
+  const Adjacency& adjacency = *adjacency_;
+  const auto num_nodes = static_cast<int32_t>(best_.size());
+  for (int32_t position = 0; position < num_nodes; ++position) {
+    const int32_t d = node(position);
+    double best = setup.is_source[d] ? 0.0 : kNegInf;
+    int32_t slot = -1;
+    for (int32_t k = adjacency.offset[d]; k < adjacency.offset[d + 1]; ++k) {
+      const double score = best_[adjacency.node[k]] + weight[adjacency.arc(k)];
+      if (score > best) {
+        best = score;
+        slot = k;
+      }
+    }
+    best_[d] = best;
+    best_slot_[d] = slot;
+  }
+}
+
+/// A strongly connected component and the arcs that matter to it, by index within it.
+struct Sweep::Component {
+  struct Link {
+    int32_t from, to, slot;
+    double weight;
+  };
+  std::vector<int32_t> nodes;
+  std::vector<Link> links;      // inside the component
+  std::vector<double> inflow;   // log-sum, or maximum, of what arrives from outside
+  std::vector<int32_t> slot;    // by which that maximum arrives, or -1
+
+  size_t size() const { return nodes.size(); }
+
+  /// The best path to each node, and its number of arcs inside the component.
+  struct Paths {
+    std::vector<double> score;
+    std::vector<int32_t> slot, length;
+    bool has_positive_cycle = false;
+  };
+  Paths best_paths() const;
+  [[noreturn]] void fail_divergent(const char* op) const;
+};
+
+Sweep::Component Sweep::gather(const Setup& setup, std::vector<int32_t> nodes,
+                               const std::vector<int32_t>& local) const {
+  const bool is_log = !scores_.empty();
+  Component out;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const int32_t d = nodes[i];
+    double inflow = setup.is_source[d] ? 0.0 : kNegInf;
+    int32_t slot = -1;
+    for (int32_t k = adjacency_->offset[d]; k < adjacency_->offset[d + 1]; ++k) {
+      const int32_t s = adjacency_->node[k];
+      const double w = setup.weight[adjacency_->arc(k)];
+      if (w == kNegInf || !setup.is_useful[s]) continue;
+      if (local[s] >= 0) {
+        out.links.push_back({local[s], static_cast<int32_t>(i), k, w});
+        continue;
+      }
+      const double arriving = score(s) + w;
+      if (arriving > inflow) slot = k;
+      inflow = is_log ? logadd(inflow, arriving) : std::max(inflow, arriving);
+    }
+    out.inflow.push_back(inflow);
+    out.slot.push_back(slot);
+  }
+  out.nodes = std::move(nodes);
+  return out;
+}
+
+Sweep::Component::Paths Sweep::Component::best_paths() const {
+  const size_t n = size();
+  Paths paths{inflow, slot, std::vector<int32_t>(n, 0)};
+  double heaviest = 0.0;
+  for (const Link& link : links) heaviest = std::max(heaviest, std::abs(link.weight));
+  // A cycle that sums to zero may miss it by rounding; such a gain is none.
+  const double slack = 4.0 * static_cast<double>(n) * kEps;
+  for (size_t round = 0; round < 2 * n + 2; ++round) {
+    bool changed = false, improved = false;
+    for (const Link& link : links) {
+      if (paths.score[link.from] == kNegInf) continue;
+      const double score = paths.score[link.from] + link.weight, old = paths.score[link.to];
+      const double tolerance = slack * std::max(heaviest, std::abs(score));
+      const bool is_better = old == kNegInf || score > old + tolerance;
+      const bool is_shorter =
+          score >= old && paths.length[link.from] + 1 < paths.length[link.to];
+      if (!is_better && !is_shorter) continue;
+      paths.score[link.to] = score;
+      paths.slot[link.to] = link.slot;
+      paths.length[link.to] = paths.length[link.from] + 1;
+      changed = true;
+      improved |= is_better;
+    }
+    if (!changed) return paths;
+    paths.has_positive_cycle = improved;
+  }
+  return paths;
+}
+
+void Sweep::Component::fail_divergent(const char* op) const {
+  std::vector<std::vector<std::pair<int32_t, double>>> rows(size());
+  for (const Link& link : links) rows[link.from].emplace_back(link.to, link.weight);
+  const double log_radius = log_spectral_radius(rows);
+  const std::string radius =
+      log_radius < 300.0 ? text(std::exp(log_radius)) : text("exp(", log_radius, ")");
+  fail(op, "the sum over paths must converge, so the spectral radius of every cycle's component ",
+       "must be below 1, but the component of nodes ", list_nodes(nodes), " has ", radius);
+}
+
+void Sweep::run_component(const Setup& setup, const Component& component) {
+  const size_t n = component.size();
+  std::vector<double> value = component.inflow;
+  if (!component.links.empty()) {
+    const char* op = setup.options.op;
+    require(n <= static_cast<size_t>(kMaxComponent), op, "a strongly connected component may have ",
+            "at most ", kMaxComponent, " nodes, but the one with nodes ",
+            list_nodes(component.nodes), " has ", n);
+    const Component::Paths paths = component.best_paths();
+    if (paths.has_positive_cycle) component.fail_divergent(op);
+    Block block{component.nodes, std::vector<double>(n), std::vector<double>(n * n)};
+    for (size_t i = 0; i < n; ++i) {
+      block.lu[i * n + i] = 1.0;
+      block.scale[i] = std::exp(component.inflow[i] - paths.score[i]);
+    }
+    for (const auto& link : component.links)
+      block.lu[static_cast<size_t>(link.from) * n + static_cast<size_t>(link.to)] -=
+          std::exp(link.weight + paths.score[link.from] - paths.score[link.to]);
+    // The sum converges just if elimination without pivoting meets only positive pivots.
+    for (size_t k = 0; k < n; ++k) {
+      const double* pivot = &block.lu[k * n];
+      if (!(pivot[k] > 4.0 * static_cast<double>(n) * kEps)) component.fail_divergent(op);
+      for (size_t i = k + 1; i < n; ++i) {
+        double* row = &block.lu[i * n];
+        if (row[k] == 0.0) continue;
+        const double factor = row[k] /= pivot[k];
+        for (size_t j = k + 1; j < n; ++j) row[j] -= factor * pivot[j];
+      }
+    }
+    block.solve_transposed(block.scale);
+    for (size_t i = 0; i < n; ++i) value[i] = paths.score[i] + std::log(block.scale[i]);
+    if (keep_) {
+      if (block_of_.empty()) block_of_.assign(scores_.size(), -1);
+      for (int32_t d : component.nodes) block_of_[d] = static_cast<int32_t>(blocks_.size());
+      blocks_.push_back(std::move(block));
+    }
+  }
+  for (size_t i = 0; i < n; ++i) {
+    const int32_t d = component.nodes[i];
+    double mantissa, exponent;
+    split_exp(&value[i], 1, &mantissa, &exponent);
+    if (value[i] > kNegInf) scores_[d] = renormalize(mantissa, exponent);
+  }
+  if (!keep_) return;
+  for (size_t i = 0; i < n; ++i) {
+    const int32_t d = component.nodes[i];
+    inverse_sum_[d] = 1.0;
+    for (int32_t k = adjacency_->offset[d]; k < adjacency_->offset[d + 1]; ++k) {
+      const int32_t s = adjacency_->node[k];
+      const double w = setup.weight[adjacency_->arc(k)];
+      if (w > kNegInf && setup.is_useful[s]) term_[k] = std::exp(score(s) + w - value[i]);
+    }
+  }
+}
+
+void Sweep::run_component_best(const Setup& setup, Component& component) {
+  const Component::Paths paths = component.best_paths();
+  require(!paths.has_positive_cycle, setup.options.op,
+          "the best path must exist, so no cycle may have a positive weight, but one among the ",
+          "nodes ", list_nodes(component.nodes), " has");
+  std::vector<int32_t> by_length(component.size());
+  for (size_t i = 0; i < by_length.size(); ++i) {
+    by_length[i] = static_cast<int32_t>(i);
+    best_[component.nodes[i]] = paths.score[i];
+    best_slot_[component.nodes[i]] = paths.slot[i];
+  }
+  // In this order the best path to a node comes before it, as in a graph without cycles.
+  std::ranges::stable_sort(by_length, {}, [&](int32_t i) { return paths.length[i]; });
+  std::vector<int32_t> nodes;
+  for (int32_t i : by_length) nodes.push_back(component.nodes[i]);
+  component.nodes = std::move(nodes);
+}
+
+void Sweep::run_components(const Setup& setup) {
+  const std::vector<int32_t>& bounds = topology_->order().component;
+  const bool forward = setup.options.direction == Direction::forward;
+  const size_t num_components = bounds.size() - 1;
+  std::vector<int32_t> sweep_order, local(setup.is_source.size(), -1);
+  int32_t begin = 0;
+  for (size_t c = 0; c < num_components; ++c) {
+    const int32_t* at = &bounds[forward ? c : num_components - 1 - c];
+    const int32_t end = begin + at[1] - at[0];
+    std::vector<int32_t> nodes;
+    for (int32_t p = begin; p < end; ++p)
+      (setup.is_useful[node(p)] ? nodes : sweep_order).push_back(node(p));
+    begin = end;
+    std::sort(nodes.begin(), nodes.end());
+    for (size_t i = 0; i < nodes.size(); ++i) local[nodes[i]] = static_cast<int32_t>(i);
+    Component component = gather(setup, std::move(nodes), local);
+    if (scores_.empty())
+      run_component_best(setup, component);
+    else
+      run_component(setup, component);
+    for (int32_t n : component.nodes) {
+      local[n] = -1;
+      sweep_order.push_back(n);
+    }
+  }
+  own_order_ = std::move(sweep_order);
+}
+
+void Sweep::Block::solve(std::vector<double>& x) const {
+  const size_t n = nodes.size();
+  for (size_t i = 0; i < n; ++i)
+    for (size_t j = 0; j < i; ++j) x[i] -= lu[i * n + j] * x[j];
+  for (size_t i = n; i-- > 0;) {
+    for (size_t j = i + 1; j < n; ++j) x[i] -= lu[i * n + j] * x[j];
+    x[i] /= lu[i * n + i];
+  }
+}
+
+void Sweep::Block::solve_transposed(std::vector<double>& x) const {
+  const size_t n = nodes.size();
+  for (size_t i = 0; i < n; ++i) {
+    x[i] /= lu[i * n + i];
+    for (size_t j = i + 1; j < n; ++j) x[j] -= lu[i * n + j] * x[i];
+  }
+  for (size_t i = n; i-- > 0;)
+    for (size_t j = 0; j < i; ++j) x[j] -= lu[i * n + j] * x[i];
+}
+
+template <class OnNode, class OnBlock>
+void Sweep::visit(bool backwards, OnNode on_node, OnBlock on_block) const {
+  const int32_t num_nodes = topology_->num_nodes();
+  for (int32_t i = 0; i < num_nodes; ++i) {
+    const int32_t n = node(backwards ? num_nodes - 1 - i : i);
+    if (const Block* many = block(n)) {
+      on_block(*many);
+      i += static_cast<int32_t>(many->nodes.size()) - 1;
+    } else {
+      on_node(n);
+    }
+  }
+}
+
+void Sweep::pull_back(std::vector<double> mass, Weights& grad) const {
+  const Adjacency& adjacency = *adjacency_;
+  dispatch(grad.dtype(), [&](auto kind) {
+    using T = decltype(kind);
+    T* out = grad.fill<T>().data();
+    auto spread = [&](int32_t d, const Block* inside) {
+      const double share = mass[d] * inverse_sum_[d];
+      if (share == 0.0) return;
+      for (int32_t k = adjacency.offset[d]; k < adjacency.offset[d + 1]; ++k) {
+        const double g = share * term_[k];
+        const int32_t s = adjacency.node[k];
+        if (!inside || block(s) != inside) mass[s] += g;
+        out[adjacency.arc(k)] += static_cast<T>(g);
+      }
+    };
+    visit(
+        true, [&](int32_t d) { spread(d, nullptr); },
+        [&](const Block& block) {
+          block.solve_mass(mass);
+          for (int32_t d : block.nodes) spread(d, &block);
+        });
+  });
+}
+
+std::vector<double> Sweep::push_forward(const Weights& direction) const {
+  const Adjacency& adjacency = *adjacency_;
+  std::vector<double> moved(static_cast<size_t>(topology_->num_nodes()));
+  dispatch(direction.dtype(), [&](auto kind) {
+    const auto* along = direction.view<decltype(kind)>().data();
+    auto mean = [&](int32_t d, const Block* inside) {
+      double sum = 0.0;
+      for (int32_t k = adjacency.offset[d]; k < adjacency.offset[d + 1]; ++k) {
+        const int32_t s = adjacency.node[k];
+        const double before = inside && block(s) == inside ? 0.0 : moved[s];
+        sum += term_[k] * (before + along[adjacency.arc(k)]);
+      }
+      return sum * inverse_sum_[d];
+    };
+    visit(
+        false, [&](int32_t d) { moved[d] = mean(d, nullptr); },
+        [&](const Block& block) {
+          std::vector<double> x;
+          for (size_t i = 0; i < block.nodes.size(); ++i)
+            x.push_back(block.scale[i] * mean(block.nodes[i], &block));
+          block.solve_transposed(x);
+          for (size_t i = 0; i < x.size(); ++i) moved[block.nodes[i]] = x[i] / block.scale[i];
+        });
+  });
+  return moved;
+}
+
+void Sweep::pull_back_moved(std::vector<double> mass, std::vector<double> mass_moved,
+                            const Weights& direction, const std::vector<double>& moved,
+                            double factor, Weights& grad) const {
+  const Adjacency& adjacency = *adjacency_;
+  dispatch(direction.dtype(), [&](auto along_kind) {
+    dispatch(grad.dtype(), [&](auto kind) {
+      using T = decltype(kind);
+      const auto* along = direction.view<decltype(along_kind)>().data();
+      T* out = grad.fill<T>().data();
+      // What the share of slot k of node d changes by, times the mass that flows through d.
+      auto change = [&](int32_t d, int32_t k) {
+        return mass[d] * inverse_sum_[d] * term_[k] *
+               (along[adjacency.arc(k)] + moved[adjacency.node[k]] - moved[d]);
+      };
+      auto spread = [&](int32_t d, const Block* inside) {
+        for (int32_t k = adjacency.offset[d]; k < adjacency.offset[d + 1]; ++k) {
+          const double share = inverse_sum_[d] * term_[k];
+          const double g = mass_moved[d] * share + change(d, k);
+          const int32_t s = adjacency.node[k];
+          if (!inside || block(s) != inside) {
+            mass[s] += mass[d] * share;
+            mass_moved[s] += g;
+          }
+          out[adjacency.arc(k)] += static_cast<T>(factor * g);
+        }
+      };
+      visit(
+          true, [&](int32_t d) { spread(d, nullptr); },
+          [&](const Block& inside) {
+            inside.solve_mass(mass);
+            for (int32_t d : inside.nodes)
+              for (int32_t k = adjacency.offset[d]; k < adjacency.offset[d + 1]; ++k)
+                if (block(adjacency.node[k]) == &inside)
+                  mass_moved[adjacency.node[k]] += change(d, k);
+            inside.solve_mass(mass_moved);
+            for (int32_t d : inside.nodes) spread(d, &inside);
+          });
+    });
+  });
+}
+
+void Sweep::Block::solve_mass(std::vector<double>& mass) const {
+  std::vector<double> x;
+  for (size_t i = 0; i < nodes.size(); ++i) x.push_back(mass[nodes[i]] / scale[i]);
+  solve(x);
+  for (size_t i = 0; i < nodes.size(); ++i) mass[nodes[i]] = scale[i] * x[i];
+}
+
+}  // namespace arcgrad

@@ -1,0 +1,123 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "arcgrad/scaled.h"
+#include "arcgrad/semiring.h"
+#include "arcgrad/topology.h"
+#include "arcgrad/weights.h"
+
+namespace arcgrad {
+
+/// Along the arcs, or against them.
+enum class Direction : uint8_t { forward, reverse };
+
+/// Strongly connected components with more nodes than this are refused: summing over their cycles
+/// takes a dense solve.
+inline constexpr int32_t kMaxComponent = 2048;
+
+/// Throws, naming `op` and the first arc whose weight is NaN or +inf, if there is one.
+void require_scorable(const char* op, const Weights& weights);
+
+/// The score of all paths from some source nodes to each node, and the derivatives of these scores
+/// with respect to the weights.
+///
+/// The score of a node is a sum over its incoming arcs, and the share of one arc in that sum is its
+/// local posterior. First and second derivatives are sweeps over these shares: they are
+/// probabilities, so nothing overflows. In the tropical semiring the best arc has share 1.
+class Sweep {
+ public:
+  struct Options {
+    const char* op = "";
+    Direction direction = Direction::forward;
+    Semiring semiring = Semiring::log;
+    /// Whether derivatives will be asked for.
+    bool keep = false;
+    /// Only paths that end here count, so a cycle elsewhere may diverge. Empty: everywhere.
+    std::span<const int32_t> targets = {};
+  };
+
+  /// Throws if a weight is NaN or +inf, naming the arc, or if a cycle diverges, naming its nodes.
+  Sweep(TopologyPtr topology, const Weights& weights, std::span<const int32_t> sources,
+        const Options& options);
+
+  double score(int32_t node) const {
+    return scores_.empty() ? best_[node] : log(scores_[node]);
+  }
+  /// In the tropical semiring, the arc by which the best path arrives at a node, or -1 if the path
+  /// has no arc there. Of arcs that are equally good, the first; in a cycle, of the shortest path.
+  int32_t best_arc(int32_t node) const {
+    return best_slot_[node] < 0 ? -1 : adjacency_->arc(best_slot_[node]);
+  }
+
+  /// The share of the arc in `slot` in the score of `node`, with `slots().offset` giving its slots.
+  double share(int32_t node, int32_t slot) const { return term_[slot] * inverse_sum_[node]; }
+  /// The arcs by which paths arrive at each node.
+  const Adjacency& slots() const { return *adjacency_; }
+  const Topology& topology() const { return *topology_; }
+
+  /// Adds to `grad` the gradient of the sum of seed[n] * score(n).
+  void pull_back(std::vector<double> seed, Weights& grad) const;
+  /// The derivative of each score when the weights move along `direction`.
+  std::vector<double> push_forward(const Weights& direction) const;
+  /// Adds to `grad` `factor` times the derivative of what pull_back(seed) gives, when the weights
+  /// move along `direction` and the seed along `seed_moved`; `moved` is push_forward(direction).
+  void pull_back_moved(std::vector<double> seed, std::vector<double> seed_moved,
+                       const Weights& direction, const std::vector<double>& moved, double factor,
+                       Weights& grad) const;
+
+ private:
+  /// A strongly connected component: the matrix of its arcs, in units of the best paths so that no
+  /// entry is out of range, factored for solving.
+  struct Block {
+    std::vector<int32_t> nodes;  // those that paths reach
+    std::vector<double> scale;   // their scores in units of the best paths
+    std::vector<double> lu;      // identity minus arcs, factored, row by row
+    /// Solves (identity - arcs) x = rhs in place, and the transposed system.
+    void solve(std::vector<double>& rhs) const;
+    void solve_transposed(std::vector<double>& rhs) const;
+    /// Turns what flows into each node from outside into all that flows through it.
+    void solve_mass(std::vector<double>& mass) const;
+  };
+  struct Setup;
+  struct Component;
+
+  template <class T>
+  void run_acyclic(const T* weight, const Setup& setup);
+  template <class T>
+  void run_acyclic_best(const T* weight, const Setup& setup);
+  void run_components(const Setup& setup);
+  Component gather(const Setup& setup, std::vector<int32_t> nodes,
+                   const std::vector<int32_t>& local) const;
+  void run_component(const Setup& setup, const Component& component);
+  void run_component_best(const Setup& setup, Component& component);
+
+  int32_t node(int32_t position) const {
+    return own_order_.empty() ? position : own_order_[position];
+  }
+  const Block* block(int32_t node) const {
+    return block_of_.empty() || block_of_[node] < 0 ? nullptr : &blocks_[block_of_[node]];
+  }
+  /// Calls `on_node(node)` or `on_block(block)` for everything, in the order of the sweep or
+  /// against it.
+  template <class OnNode, class OnBlock>
+  void visit(bool backwards, OnNode on_node, OnBlock on_block) const;
+
+  TopologyPtr topology_;
+  const Adjacency* adjacency_ = nullptr;
+  bool keep_ = false;
+  /// Node at each position; empty if position p is node p.
+  std::vector<int32_t> own_order_;
+  /// Block that each node belongs to, or -1; empty without blocks.
+  std::vector<int32_t> block_of_;
+  std::vector<Block> blocks_;
+  std::vector<Scaled> scores_;  // log semiring
+  std::vector<double> best_;    // tropical semiring
+  std::vector<int32_t> best_slot_;
+  /// The share of slot k of node n is term_[k] * inverse_sum_[n].
+  std::vector<double> term_, inverse_sum_;
+};
+
+}  // namespace arcgrad

@@ -1,0 +1,524 @@
+#include "arcgrad/tape.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "arcgrad/error.h"
+#include "arcgrad/parallel.h"
+
+namespace arcgrad {
+
+/// What a recorded op holds until its tape is freed.
+struct Body {
+  std::vector<std::shared_ptr<Var>> inputs;  // null where no gradient is wanted
+  std::unique_ptr<Rule> rule;
+};
+
+/// One recorded op.
+struct Entry {
+  const char* op = "";
+  /// One more than the highest level among the entries that made the inputs.
+  int32_t level = 0;
+  int32_t num_outputs = 1;
+  std::mutex mutex;
+  std::shared_ptr<const Body> body;  // null once freed
+
+  std::shared_ptr<const Body> get() {
+    std::lock_guard lock(mutex);
+    if (!body)
+      throw TapeError(text("backward: the tape of ", op,
+                           " was freed by an earlier backward; pass retain_graph=True there"));
+    return body;
+  }
+  void free() {
+    std::shared_ptr<const Body> old;
+    std::lock_guard lock(mutex);
+    old.swap(body);
+  }
+};
+
+/// A chain of entries owns itself link by link, so letting go of one would recurse to the depth of
+/// the tape. Entries that fall while another is falling are queued instead.
+Var::~Var() {
+  static thread_local std::vector<std::shared_ptr<Entry>>* falling = nullptr;
+  if (!entry) return;
+  if (falling) {
+    falling->push_back(std::move(entry));
+    return;
+  }
+  std::vector<std::shared_ptr<Entry>> queue;
+  falling = &queue;
+  entry.reset();
+  while (!queue.empty()) {
+    std::shared_ptr<Entry> next = std::move(queue.back());
+    queue.pop_back();
+    next.reset();
+  }
+  falling = nullptr;
+}
+
+namespace {
+
+thread_local bool grad_enabled = true;
+
+template <class From, class To>
+void add_scaled(const From* from, To* to, int64_t count, double factor) {
+  if (factor == 1.0)
+    for (int64_t k = 0; k < count; ++k) to[k] += static_cast<To>(from[k]);
+  else
+    for (int64_t k = 0; k < count; ++k) to[k] += static_cast<To>(factor * from[k]);
+}
+
+class MovesRule final : public Rule {
+ public:
+  struct Input {
+    TopologyPtr topology;
+    DType dtype;
+    ArcMap transpose;
+    double factor;
+  };
+  explicit MovesRule(std::vector<Input> inputs) : inputs_(std::move(inputs)) {}
+
+  void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override {
+    for (size_t i = 0; i < inputs_.size(); ++i)
+      if (grads[i]) inputs_[i].transpose.apply(deltas[0], *grads[i], inputs_[i].factor);
+  }
+  std::vector<Graph> record(std::span<const Graph> deltas,
+                            const std::vector<bool>& wanted) const override;
+
+ private:
+  std::vector<Input> inputs_;
+};
+
+Graph make_moves(const char* op, TopologyPtr topology, DType dtype, std::vector<Moved> inputs) {
+  Weights out = Weights::zeros(topology->num_arcs(), dtype);
+  for (const Moved& input : inputs) input.map.apply(input.graph.weights(), out, input.factor);
+  std::vector<Graph> graphs;
+  graphs.reserve(inputs.size());
+  for (const Moved& input : inputs) graphs.push_back(input.graph);
+  std::unique_ptr<Rule> rule;
+  if (tracks(graphs)) {
+    std::vector<MovesRule::Input> saved;
+    saved.reserve(inputs.size());
+    for (const Moved& input : inputs)
+      saved.push_back({input.graph.topology_ptr(), input.graph.dtype(), input.map.transpose(),
+                       input.factor});
+    rule = std::make_unique<MovesRule>(std::move(saved));
+  }
+  return record(op, std::move(topology), std::move(out), graphs, std::move(rule));
+}
+
+std::vector<Graph> MovesRule::record(std::span<const Graph> deltas,
+                                     const std::vector<bool>& wanted) const {
+  std::vector<Graph> grads(inputs_.size(), nullptr);
+  for (size_t i = 0; i < inputs_.size(); ++i)
+    if (wanted[i])
+      grads[i] = make_moves(op, inputs_[i].topology, inputs_[i].dtype,
+                            {{deltas[0], inputs_[i].transpose, inputs_[i].factor}});
+  return grads;
+}
+
+/// A root's seed as weights of the root's dtype.
+Weights seed_weights(const char* op, const Graph& root, std::span<const Graph> seeds, size_t i) {
+  if (seeds.empty()) {
+    Weights ones = Weights::uninitialized(root.num_arcs(), root.dtype());
+    dispatch(root.dtype(), [&](auto kind) {
+      std::ranges::fill(ones.fill<decltype(kind)>(), decltype(kind){1});
+    });
+    return ones;
+  }
+  require(seeds[i].num_arcs() == root.num_arcs(), op,
+          "a seed gradient needs one weight per arc of its graph, ", root.num_arcs(),
+          " in all, but it has ", seeds[i].num_arcs());
+  return seeds[i].weights().cast(root.dtype());
+}
+
+/// The part of the tape below some roots, and the gradients that flow through it.
+class Walk {
+ public:
+  Walk(const char* op, std::span<const Graph> roots) : op_(op), roots_(roots) {
+    for (const Graph& root : roots)
+      if (auto var = root.var()) visit(std::move(var));
+    while (!stack_.empty()) {
+      const size_t at = stack_.back();
+      stack_.pop_back();
+      const std::shared_ptr<const Body> body = nodes_[at].body;
+      for (const auto& input : body->inputs)
+        if (input) visit(input);
+    }
+    order_.resize(nodes_.size());
+    for (size_t k = 0; k < order_.size(); ++k) order_[k] = k;
+    std::stable_sort(order_.begin(), order_.end(), [&](size_t a, size_t b) {
+      return nodes_[a].entry->level > nodes_[b].entry->level;
+    });
+  }
+
+  bool is_empty() const { return vars_.empty(); }
+  const std::vector<std::shared_ptr<Var>>& vars() const { return vars_; }
+
+  /// Marks what must be visited to reach the variables for which `is_target` holds.
+  template <class IsTarget>
+  void aim(IsTarget is_target) {
+    for (const auto& var : vars_)
+      if (is_target(*var)) {
+        targets_.insert(var.get());
+        if (var->entry) at(*var).keep = true;
+      }
+    for (auto k = order_.rbegin(); k != order_.rend(); ++k) {
+      Node& node = nodes_[*k];
+      for (const auto& input : node.body->inputs) node.needed |= input && is_wanted(*input);
+    }
+  }
+
+  /// First order: gradients are added into buffers, independent entries in parallel.
+  void run(std::span<const Graph> seeds) {
+    for (size_t i = 0; i < roots_.size(); ++i) {
+      const Weights seed = seed_weights(op_, roots_[i], seeds, i);
+      const auto var = roots_[i].var();
+      if (var && is_wanted(*var)) ArcMap::identity().apply(seed, buffer(*var), 1.0);
+    }
+    for (size_t begin = 0, end; begin < order_.size(); begin = end) {
+      const int32_t level = nodes_[order_[begin]].entry->level;
+      for (end = begin + 1; end < order_.size() && nodes_[order_[end]].entry->level == level;)
+        ++end;
+      run_level({order_.data() + begin, end - begin});
+    }
+  }
+
+  /// Second order: gradients are graphs on the tape.
+  void run_recorded(std::span<const Graph> seeds) {
+    for (size_t i = 0; i < roots_.size(); ++i) {
+      const auto var = roots_[i].var();
+      Weights weights = seed_weights(op_, roots_[i], seeds, i);
+      if (!var || !is_wanted(*var)) continue;
+      const bool is_variable = !seeds.empty() && seeds[i].dtype() == roots_[i].dtype();
+      add_recorded(*var, is_variable ? Graph(seeds[i])
+                                     : Graph(roots_[i].topology_ptr(), std::move(weights)));
+    }
+    for (size_t k : order_) {
+      Node& node = nodes_[k];
+      if (!node.needed || node.recorded.empty()) continue;
+      node.recorded.resize(node.entry->num_outputs, nullptr);
+      std::vector<bool> wanted;
+      for (const auto& input : node.body->inputs) wanted.push_back(input && is_wanted(*input));
+      const std::vector<Graph> grads = node.body->rule->record(node.recorded, wanted);
+      for (size_t i = 0; i < grads.size(); ++i)
+        if (wanted[i] && grads[i]) add_recorded(*node.body->inputs[i], grads[i]);
+      if (!node.keep) node.recorded.clear();
+    }
+  }
+
+  /// The gradient of a target after a run; no graph if nothing flowed there.
+  Graph gradient(const Var& var, const TopologyPtr& topology) {
+    if (!targets_.contains(&var)) return nullptr;
+    if (Graph* recorded = find_recorded(var)) return *recorded;
+    const Weights* weights = find_buffer(var);
+    return weights ? Graph(topology, *weights) : Graph(nullptr);
+  }
+
+  void free() {
+    for (Node& node : nodes_) {
+      node.body.reset();
+      node.entry->free();
+    }
+  }
+
+ private:
+  struct Node {
+    std::shared_ptr<Entry> entry;
+    std::shared_ptr<const Body> body;
+    bool needed = false, keep = false;
+    std::vector<Weights> deltas;
+    std::vector<Graph> recorded;
+  };
+
+  void visit(std::shared_ptr<Var> var) {
+    if (!seen_.insert(var.get()).second) return;
+    if (var->entry && index_.try_emplace(var->entry.get(), nodes_.size()).second) {
+      stack_.push_back(nodes_.size());
+      nodes_.push_back({var->entry, var->entry->get(), false, false, {}, {}});
+    }
+    vars_.push_back(std::move(var));
+  }
+
+  Node& at(const Var& var) { return nodes_[index_.at(var.entry.get())]; }
+
+  bool is_wanted(const Var& var) {
+    if (targets_.contains(&var)) return true;
+    return var.entry && at(var).needed;
+  }
+
+  Weights* find_buffer(const Var& var) {
+    if (!var.entry) {
+      auto found = leaves_.find(&var);
+      return found == leaves_.end() ? nullptr : &found->second;
+    }
+    std::vector<Weights>& deltas = at(var).deltas;
+    const auto output = static_cast<size_t>(var.output);
+    return output < deltas.size() && deltas[output] ? &deltas[output] : nullptr;
+  }
+
+  /// The zeroed or partly summed gradient of a variable.
+  Weights& buffer(const Var& var) {
+    Weights* out;
+    if (var.entry) {
+      Node& node = at(var);
+      node.deltas.resize(static_cast<size_t>(node.entry->num_outputs));
+      out = &node.deltas[static_cast<size_t>(var.output)];
+    } else {
+      out = &leaves_[&var];
+    }
+    if (!*out) *out = Weights::zeros(var.size, var.dtype);
+    return *out;
+  }
+
+  /// Runs entries of one level, none of which depends on another. An input that several of them
+  /// share is summed in their order, so that the result does not depend on the threads.
+  void run_level(std::span<const size_t> level) {
+    std::vector<size_t> active;
+    for (size_t k : level)
+      if (nodes_[k].needed && !nodes_[k].deltas.empty()) active.push_back(k);
+    std::unordered_map<const Var*, size_t> user;
+    std::unordered_set<const Var*> shared;
+    if (active.size() > 1)
+      for (size_t i = 0; i < active.size(); ++i)
+        for (const auto& input : nodes_[active[i]].body->inputs)
+          if (input && user.try_emplace(input.get(), i).first->second != i)
+            shared.insert(input.get());
+    std::vector<std::vector<Weights*>> own(active.size()), common(active.size());
+    for (size_t i = 0; i < active.size(); ++i)
+      for (const auto& input : nodes_[active[i]].body->inputs) {
+        Weights* grad = input && is_wanted(*input) ? &buffer(*input) : nullptr;
+        const bool is_shared = grad && shared.contains(input.get());
+        own[i].push_back(is_shared ? nullptr : grad);
+        common[i].push_back(is_shared ? grad : nullptr);
+      }
+    auto add = [&](size_t i, const std::vector<Weights*>& grads) {
+      const Node& node = nodes_[active[i]];
+      if (std::ranges::any_of(grads, [](Weights* grad) { return grad != nullptr; }))
+        node.body->rule->add(node.deltas, grads);
+    };
+    parallel_for(active.size(), [&](size_t i) { add(i, own[i]); });
+    for (size_t i = 0; i < active.size(); ++i) {
+      add(i, common[i]);
+      if (!nodes_[active[i]].keep) nodes_[active[i]].deltas.clear();
+    }
+  }
+
+  Graph* find_recorded(const Var& var) {
+    if (!var.entry) {
+      auto found = recorded_leaves_.find(&var);
+      return found == recorded_leaves_.end() ? nullptr : &found->second;
+    }
+    std::vector<Graph>& recorded = at(var).recorded;
+    const auto output = static_cast<size_t>(var.output);
+    return output < recorded.size() && recorded[output] ? &recorded[output] : nullptr;
+  }
+
+  void add_recorded(const Var& var, const Graph& delta) {
+    Graph* sum;
+    if (var.entry) {
+      Node& node = at(var);
+      node.recorded.resize(static_cast<size_t>(node.entry->num_outputs), nullptr);
+      sum = &node.recorded[static_cast<size_t>(var.output)];
+    } else {
+      sum = &recorded_leaves_.try_emplace(&var, nullptr).first->second;
+    }
+    if (!*sum)
+      *sum = delta;
+    else
+      *sum = record_moves("add", delta.topology_ptr(),
+                          {{*sum, ArcMap::identity()}, {delta, ArcMap::identity()}});
+  }
+
+  const char* op_;
+  std::span<const Graph> roots_;
+  std::vector<Node> nodes_;
+  std::vector<size_t> stack_, order_;
+  std::unordered_map<const Entry*, size_t> index_;
+  std::vector<std::shared_ptr<Var>> vars_;
+  std::unordered_set<const Var*> seen_, targets_;
+  std::unordered_map<const Var*, Weights> leaves_;
+  std::unordered_map<const Var*, Graph> recorded_leaves_;
+};
+
+void check_seeds(const char* op, size_t num_roots, std::span<const Graph> seeds) {
+  require(seeds.empty() || seeds.size() == num_roots, op,
+          "there must be one seed gradient per graph, ", num_roots, " in all, but there are ",
+          seeds.size());
+}
+
+}  // namespace
+
+std::vector<Graph> Rule::record(std::span<const Graph>, const std::vector<bool>&) const {
+  throw TapeError(text(op, ": derivatives beyond the second order do not exist here"));
+}
+
+bool is_grad_enabled() { return grad_enabled; }
+bool set_grad_enabled(bool enabled) { return std::exchange(grad_enabled, enabled); }
+
+void ArcMap::apply(const Weights& from, Weights& to, double factor) const {
+  dispatch(from.dtype(), [&](auto from_kind) {
+    dispatch(to.dtype(), [&](auto to_kind) {
+      using To = decltype(to_kind);
+      const auto* in = from.view<decltype(from_kind)>().data();
+      To* out = to.fill<To>().data();
+      if (!arcs_) {
+        if (transposed_)
+          add_scaled(in + offset_, out, to.size(), factor);
+        else
+          add_scaled(in, out + offset_, from.size(), factor);
+        return;
+      }
+      const std::vector<int32_t>& arcs = *arcs_;
+      const size_t count = arcs.size();
+      if (transposed_) {
+        for (size_t k = 0; k < count; ++k)
+          if (arcs[k] >= 0) out[arcs[k]] += static_cast<To>(factor * in[k]);
+      } else {
+        for (size_t k = 0; k < count; ++k)
+          if (arcs[k] >= 0) out[k] += static_cast<To>(factor * in[arcs[k]]);
+      }
+    });
+  });
+}
+
+bool tracks(std::span<const Graph> inputs) {
+  return grad_enabled && std::ranges::any_of(inputs, [](const Graph& g) { return g.calc_grad(); });
+}
+
+Graph record(const char* op, TopologyPtr topology, Weights weights, std::span<const Graph> inputs,
+             std::unique_ptr<Rule> rule) {
+  if (!rule || !tracks(inputs)) return {std::move(topology), std::move(weights), false};
+  rule->op = op;
+  auto body = std::make_shared<Body>();
+  auto entry = std::make_shared<Entry>();
+  entry->op = op;
+  body->rule = std::move(rule);
+  body->inputs.reserve(inputs.size());
+  for (const Graph& input : inputs) {
+    body->inputs.push_back(input.var());
+    const auto& var = body->inputs.back();
+    if (var && var->entry) entry->level = std::max(entry->level, var->entry->level + 1);
+  }
+  entry->body = std::move(body);
+  auto var = std::make_shared<Var>();
+  var->entry = std::move(entry);
+  var->size = weights.size();
+  var->dtype = weights.dtype();
+  Graph out(std::move(topology), std::move(weights), true);
+  var->state = out.state();
+  out.state()->var = std::move(var);
+  return out;
+}
+
+Graph record_moves(const char* op, TopologyPtr topology, std::vector<Moved> inputs) {
+  DType dtype = inputs.empty() ? DType::float32 : inputs[0].graph.dtype();
+  for (const Moved& input : inputs) dtype = promote(dtype, input.graph.dtype());
+  return make_moves(op, std::move(topology), dtype, std::move(inputs));
+}
+
+Graph record_moves(const char* op, Arrays arrays, std::vector<Moved> inputs) {
+  return record_moves(op, std::make_shared<Topology>(std::move(arrays)), std::move(inputs));
+}
+
+void backward(std::span<const Graph> roots, std::span<const Graph> seeds, bool retain_graph,
+              bool create_graph) {
+  check_seeds("backward", roots.size(), seeds);
+  for (size_t i = 0; i < roots.size(); ++i)
+    if (!roots[i].calc_grad())
+      throw TapeError(text("backward: graph ", i, " of ", roots.size(),
+                           " has no gradient to compute: it was not made from a graph with "
+                           "calc_grad, or under no_grad"));
+  Walk walk("backward", roots);
+  walk.aim([](const Var& var) { return var.calc_grad && (!var.entry || var.retain_grad); });
+  struct Sink {
+    std::shared_ptr<GraphState> state;
+    const Var* var;
+  };
+  std::vector<Sink> sinks;
+  for (const auto& var : walk.vars()) {
+    if (!var->calc_grad || (var->entry && !var->retain_grad)) continue;
+    auto state = var->state.lock();
+    if (!state) continue;
+    if (state->var != var) {
+      if (var->entry) continue;
+      throw TapeError(
+          "backward: nodes or arcs were added to a graph after an op used it, so its gradient has "
+          "no place; differentiate before editing, or edit a clone");
+    }
+    sinks.push_back({std::move(state), var.get()});
+  }
+  if (create_graph)
+    walk.run_recorded(seeds);
+  else
+    walk.run(seeds);
+  for (const auto& [state, var] : sinks) {
+    Graph fresh = walk.gradient(*var, state->topology);
+    if (!fresh) fresh = Graph(state->topology, Weights::zeros(var->size, var->dtype));
+    std::lock_guard lock(state->mutex);
+    if (state->grad) {
+      std::vector<Moved> both{{Graph(state->grad), ArcMap::identity()}, {fresh, ArcMap::identity()}};
+      fresh = record_moves("add", state->topology, std::move(both));
+    }
+    state->grad = fresh.state();
+  }
+  if (!retain_graph && !create_graph) walk.free();
+}
+
+std::vector<Graph> grad(std::span<const Graph> outputs, std::span<const Graph> inputs,
+                        std::span<const Graph> seeds, bool create_graph) {
+  check_seeds("grad", outputs.size(), seeds);
+  std::unordered_set<const Var*> wanted;
+  std::vector<std::shared_ptr<Var>> vars;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    vars.push_back(inputs[i].var());
+    if (!vars.back())
+      throw TapeError(text("grad: input ", i, " of ", inputs.size(), " has calc_grad switched off"));
+    wanted.insert(vars.back().get());
+  }
+  Walk walk("grad", outputs);
+  if (walk.is_empty())
+    throw TapeError(
+        "grad: no output has a gradient to compute: they were not made from a graph with "
+        "calc_grad, or under no_grad");
+  walk.aim([&](const Var& var) { return wanted.contains(&var); });
+  if (create_graph)
+    walk.run_recorded(seeds);
+  else
+    walk.run(seeds);
+  std::vector<Graph> grads;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    Graph g = walk.gradient(*vars[i], inputs[i].topology_ptr());
+    grads.push_back(g ? g : Graph(inputs[i].topology_ptr(),
+                                  Weights::zeros(inputs[i].num_arcs(), inputs[i].dtype())));
+  }
+  return grads;
+}
+
+std::vector<Graph> hvp(std::span<const Graph> outputs, std::span<const Graph> inputs,
+                       std::span<const Graph> vectors) {
+  require(vectors.size() == inputs.size(), "hvp", "there must be one vector per input, ",
+          inputs.size(), " in all, but there are ", vectors.size());
+  for (size_t i = 0; i < inputs.size(); ++i)
+    require(vectors[i].num_arcs() == inputs[i].num_arcs(), "hvp", "vector ", i,
+            " must have one weight per arc of its input, ", inputs[i].num_arcs(),
+            " in all, but it has ", vectors[i].num_arcs());
+  const std::vector<Graph> first = grad(outputs, inputs, {}, true);
+  // A gradient that does not depend on the weights has no tape; its derivative is zero.
+  std::vector<Graph> curved, seeds;
+  for (size_t i = 0; i < first.size(); ++i)
+    if (first[i].calc_grad()) {
+      curved.push_back(first[i]);
+      seeds.push_back(vectors[i].detach());
+    }
+  if (!curved.empty()) return grad(curved, inputs, seeds);
+  std::vector<Graph> zeros;
+  for (const Graph& input : inputs)
+    zeros.emplace_back(input.topology_ptr(), Weights::zeros(input.num_arcs(), input.dtype()));
+  return zeros;
+}
+
+}  // namespace arcgrad

@@ -1,0 +1,131 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "arcgrad/graph.h"
+
+namespace arcgrad {
+
+struct Entry;
+
+/// How an op differentiates. It holds what the gradient needs of the op's inputs.
+class Rule {
+ public:
+  virtual ~Rule() = default;
+  /// Adds the pull-back of `deltas`, one per output, into `grads`, one per input. A delta that is
+  /// empty counts as zero; a null gradient is not wanted. Both are contiguous.
+  virtual void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const = 0;
+  /// The same as graphs on the tape, one per input, so that they can be differentiated again. Null
+  /// states stand for zero. Without an override there is no further order, and this throws.
+  virtual std::vector<Graph> record(std::span<const Graph> deltas,
+                                    const std::vector<bool>& wanted) const;
+  const char* op = "";
+};
+
+/// The identity of a graph on the tape: a leaf, or an output of an entry.
+struct Var {
+  ~Var();
+  std::shared_ptr<Entry> entry;
+  int32_t output = 0;
+  int64_t size = 0;
+  DType dtype = DType::float32;
+  bool calc_grad = true;
+  bool retain_grad = false;
+  /// Where backward() stores the gradient. Weak, so that a gradient which is itself on the tape
+  /// does not keep its own leaf alive.
+  std::weak_ptr<GraphState> state;
+};
+
+/// What a Graph handle points to.
+struct GraphState {
+  TopologyPtr topology;
+  Weights weights;
+  int64_t capacity = 0;
+  bool calc_grad = false;
+  std::shared_ptr<Var> var;
+  std::shared_ptr<GraphState> grad;
+  std::mutex mutex;
+};
+
+/// Which input arc each output arc takes its weight from.
+///
+/// Gather form: output arc k takes input arc `arcs[k]`, or nothing if that is -1. Without `arcs`,
+/// output arc `offset` + a takes input arc a. The transpose sends weights the other way.
+class ArcMap {
+ public:
+  static ArcMap identity(int32_t offset = 0) { return {nullptr, offset, false}; }
+  static ArcMap gather(std::vector<int32_t> arcs) {
+    return {std::make_shared<const std::vector<int32_t>>(std::move(arcs)), 0, false};
+  }
+  ArcMap transpose() const { return {arcs_, offset_, !transposed_}; }
+  /// Adds `factor` times the moved `from` to `to`.
+  void apply(const Weights& from, Weights& to, double factor) const;
+
+ private:
+  ArcMap(std::shared_ptr<const std::vector<int32_t>> arcs, int32_t offset, bool transposed)
+      : arcs_(std::move(arcs)), offset_(offset), transposed_(transposed) {}
+  std::shared_ptr<const std::vector<int32_t>> arcs_;
+  int32_t offset_;
+  bool transposed_;
+};
+
+/// An input of an op that moves weights: output += factor * map(graph).
+struct Moved {
+  Graph graph;
+  ArcMap map;
+  double factor = 1.0;
+};
+
+/// Records an op that only moves weights. The gradient follows the maps backwards, so such an op
+/// needs no rule of its own. The output has the widest dtype of its inputs.
+Graph record_moves(const char* op, TopologyPtr topology, std::vector<Moved> inputs);
+/// The same for a fresh topology.
+Graph record_moves(const char* op, Arrays arrays, std::vector<Moved> inputs);
+
+/// Whether an op on these inputs is recorded: gradients are on, and some input wants one.
+bool tracks(std::span<const Graph> inputs);
+inline bool tracks(const Graph& input) { return tracks({&input, 1}); }
+
+/// Records an op with a rule of its own. `rule` may be null if the inputs are not tracked.
+Graph record(const char* op, TopologyPtr topology, Weights weights, std::span<const Graph> inputs,
+             std::unique_ptr<Rule> rule);
+
+/// Differentiates `roots`, adding to the gradients of leaves and of graphs marked retain_grad().
+/// `seeds` has one graph per root, or is empty for ones. Frees the tape unless told to retain it;
+/// `create_graph` puts the gradients themselves on the tape.
+void backward(std::span<const Graph> roots, std::span<const Graph> seeds = {},
+              bool retain_graph = false, bool create_graph = false);
+inline void backward(const Graph& root, bool retain_graph = false) {
+  backward({&root, 1}, {}, retain_graph);
+}
+
+/// The gradients of `outputs` with respect to `inputs`. Stores nothing and frees nothing.
+std::vector<Graph> grad(std::span<const Graph> outputs, std::span<const Graph> inputs,
+                        std::span<const Graph> seeds = {}, bool create_graph = false);
+
+/// The Hessian of the sum of `outputs` times `vectors`, one vector per input.
+std::vector<Graph> hvp(std::span<const Graph> outputs, std::span<const Graph> inputs,
+                       std::span<const Graph> vectors);
+
+/// Whether ops of this thread are recorded.
+bool is_grad_enabled();
+/// Sets it and returns what it was.
+bool set_grad_enabled(bool enabled);
+
+/// Switches recording off in this thread while it lives.
+class NoGrad {
+ public:
+  NoGrad() : before_(set_grad_enabled(false)) {}
+  ~NoGrad() { set_grad_enabled(before_); }
+  NoGrad(const NoGrad&) = delete;
+  NoGrad& operator=(const NoGrad&) = delete;
+
+ private:
+  bool before_;
+};
+
+}  // namespace arcgrad

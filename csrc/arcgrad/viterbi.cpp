@@ -1,0 +1,30 @@
+#include "arcgrad/viterbi.h"
+
+#include "arcgrad/sweep.h"
+
+namespace arcgrad {
+
+BestPath find_best_path(const char* op, const Graph& graph) {
+  const Topology& t = graph.topology();
+  // Sweeping from the ends leaves at each node the first arc of the best way on.
+  const Sweep sweep(graph.topology_ptr(), graph.weights(), t.accept(),
+                    {.op = op,
+                     .direction = Direction::reverse,
+                     .semiring = Semiring::tropical,
+                     .targets = t.start()});
+  BestPath path;
+  for (int32_t n : t.start()) {
+    const double score = sweep.score(n);
+    if (score == kNegInf || score < path.score) continue;
+    if (score == path.score && sweep.best_arc(n) >= sweep.best_arc(path.start)) continue;
+    path.score = score;
+    path.start = n;
+  }
+  if (path.start < 0) return path;
+  const auto dst = t.dst();
+  for (int32_t a = sweep.best_arc(path.start); a >= 0; a = sweep.best_arc(dst[a]))
+    path.arcs.push_back(a);
+  return path;
+}
+
+}  // namespace arcgrad

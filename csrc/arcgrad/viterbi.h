@@ -1,0 +1,21 @@
+#pragma once
+
+#include <vector>
+
+#include "arcgrad/graph.h"
+#include "arcgrad/semiring.h"
+
+namespace arcgrad {
+
+/// The best path of a graph.
+struct BestPath {
+  double score = kNegInf;  // -inf if there is no path
+  int32_t start = -1;      // where it begins
+  std::vector<int32_t> arcs;
+};
+
+/// Of the best paths, the one with the smallest arc ids, where the first difference decides and an
+/// end comes before any arc. In a graph with cycles, the shortest of these.
+BestPath find_best_path(const char* op, const Graph& graph);
+
+}  // namespace arcgrad

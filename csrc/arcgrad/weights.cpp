@@ -1,0 +1,147 @@
+#include "arcgrad/weights.h"
+
+#include <algorithm>
+
+namespace arcgrad {
+namespace {
+
+/// Never null, so that an empty buffer differs from no buffer.
+template <class T>
+std::shared_ptr<T[]> allocate(int64_t size, bool zero) {
+  const auto count = static_cast<size_t>(std::max<int64_t>(size, 1));
+#ifdef __cpp_lib_smart_ptr_for_overwrite
+  if (!zero) return std::make_shared_for_overwrite<T[]>(count);
+#else
+  (void)zero;
+#endif
+  return std::make_shared<T[]>(count);
+}
+
+template <class From, class To>
+void copy_strided(const From* from, const Layout& layout, To* to) {
+  if (layout.is_contiguous()) {
+    std::copy(from, from + layout.rows * layout.cols, to);
+    return;
+  }
+  for (int64_t r = 0; r < layout.rows; ++r)
+    for (int64_t c = 0; c < layout.cols; ++c)
+      *to++ = static_cast<To>(from[r * layout.row_stride + c * layout.col_stride]);
+}
+
+Layout row(int64_t size) { return {1, size, size, 1}; }
+
+}  // namespace
+
+Weights Weights::uninitialized(int64_t size, DType dtype) {
+  Weights out;
+  dispatch(dtype, [&](auto kind) {
+    auto buffer = allocate<decltype(kind)>(size, false);
+    out.data_ = buffer.get();
+    out.owner_ = std::move(buffer);
+  });
+  out.layout_ = row(size);
+  out.dtype_ = dtype;
+  return out;
+}
+
+Weights Weights::zeros(int64_t size, DType dtype) {
+  Weights out;
+  dispatch(dtype, [&](auto kind) {
+    auto buffer = allocate<decltype(kind)>(size, true);
+    out.data_ = buffer.get();
+    out.owner_ = std::move(buffer);
+  });
+  out.layout_ = row(size);
+  out.dtype_ = dtype;
+  return out;
+}
+
+Weights Weights::scalar(double value, DType dtype) {
+  return from(std::span<const double>(&value, 1), dtype);
+}
+
+Weights Weights::from(std::span<const double> values, DType dtype) {
+  Weights out = uninitialized(static_cast<int64_t>(values.size()), dtype);
+  dispatch(dtype, [&](auto kind) {
+    using T = decltype(kind);
+    std::transform(values.begin(), values.end(), out.fill<T>().begin(),
+                   [](double w) { return static_cast<T>(w); });
+  });
+  return out;
+}
+
+Weights Weights::borrow(std::shared_ptr<const void> owner, const void* data, Layout layout,
+                        DType dtype) {
+  Weights out;
+  out.owner_ = std::move(owner);
+  out.data_ = data;
+  out.layout_ = layout;
+  out.dtype_ = dtype;
+  out.borrowed_ = true;
+  return out;
+}
+
+double Weights::operator[](int64_t i) const {
+  const int64_t at =
+      (i / layout_.cols) * layout_.row_stride + (i % layout_.cols) * layout_.col_stride;
+  return dtype_ == DType::float32 ? static_cast<double>(static_cast<const float*>(data_)[at])
+                                  : static_cast<const double*>(data_)[at];
+}
+
+Weights Weights::contiguous() const { return cast(dtype_); }
+
+Weights Weights::cast(DType dtype) const {
+  if (dtype == dtype_ && layout_.is_contiguous()) return *this;
+  Weights out = uninitialized(size(), dtype);
+  dispatch(dtype_, [&](auto from) {
+    dispatch(dtype, [&](auto to) {
+      copy_strided(static_cast<const decltype(from)*>(data_), layout_,
+                   out.fill<decltype(to)>().data());
+    });
+  });
+  return out;
+}
+
+std::vector<double> Weights::to_vector() const {
+  std::vector<double> out(static_cast<size_t>(size()));
+  dispatch(dtype_, [&](auto kind) {
+    copy_strided(static_cast<const decltype(kind)*>(data_), layout_, out.data());
+  });
+  return out;
+}
+
+void Weights::append(double value, int64_t& capacity) {
+  const int64_t count = size();
+  if (count >= capacity || owner_.use_count() != 1 || !layout_.is_contiguous()) {
+    const int64_t room = std::max<int64_t>(8, 2 * count);
+    Weights bigger = uninitialized(room, dtype_);
+    dispatch(dtype_, [&](auto kind) {
+      using T = decltype(kind);
+      copy_strided(static_cast<const T*>(data_), layout_, bigger.fill<T>().data());
+    });
+    *this = std::move(bigger);
+    capacity = room;
+  }
+  layout_ = row(count + 1);
+  dispatch(dtype_, [&](auto kind) {
+    using T = decltype(kind);
+    fill<T>()[static_cast<size_t>(count)] = static_cast<T>(value);
+  });
+}
+
+void Weights::set(int64_t i, double value) {
+  if (borrowed_ || owner_.use_count() != 1) {
+    Weights copy = uninitialized(size(), dtype_);
+    dispatch(dtype_, [&](auto kind) {
+      using T = decltype(kind);
+      copy_strided(static_cast<const T*>(data_), layout_, copy.fill<T>().data());
+    });
+    *this = std::move(copy);
+  }
+  dispatch(dtype_, [&](auto kind) {
+    using T = decltype(kind);
+    fill<T>()[static_cast<size_t>(i)] = static_cast<T>(value);
+  });
+}
+
+}  // namespace arcgrad

@@ -1,0 +1,33 @@
+"""Sphinx configuration. The API pages are written at build time from `arcgrad.__all__`."""
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+import api_pages  # noqa: E402
+import arcgrad  # noqa: E402
+
+project = "arcgrad"
+author = "The arcgrad developers"
+copyright = author
+release = version = arcgrad.__version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.napoleon",
+]
+myst_enable_extensions = ["colon_fence", "dollarmath"]
+myst_heading_anchors = 3
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"  # the signatures of the extension carry the types
+napoleon_use_rtype = False
+
+html_theme = "furo"
+html_title = f"arcgrad {release}"
+
+api_pages.write(arcgrad, HERE / "generated")

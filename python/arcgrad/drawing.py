@@ -1,0 +1,138 @@
+"""Pictures of graphs, laid out by Graphviz through ``pygraphviz`` (the extra ``draw``)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TypeAlias
+
+from ._core import Graph, to_dot
+
+Symbols: TypeAlias = dict[int, str] | list[str]
+
+FORMATS = ("svg", "png", "pdf")
+
+# A notebook shows a graph unasked, so it must not wait long for the picture.
+NOTEBOOK_SIZE = 200
+NOTEBOOK_SECONDS = 5.0
+
+# Graphviz runs in a process of its own: a layout can take minutes even for a few hundred arcs, and
+# in this process it could be stopped neither by a time limit nor by Ctrl-C.
+_LAYOUT = """
+import sys, pygraphviz
+graph = pygraphviz.AGraph(string=sys.stdin.buffer.read().decode())
+if sys.argv[1] == "png":
+    graph.graph_attr["dpi"] = "150"
+sys.stdout.buffer.write(graph.draw(format=sys.argv[1], prog="dot"))
+"""
+
+
+def draw(
+    graph: Graph,
+    file_name: str | os.PathLike[str],
+    isymbols: Symbols | None = None,
+    osymbols: Symbols | None = None,
+    *,
+    max_size: int = 2000,
+    max_seconds: float = 60.0,
+) -> None:
+    """Draw a graph into an SVG, PNG or PDF file.
+
+    Start nodes are bold, accept nodes have a double circle. An arc is labelled ``p:r/w`` with its
+    input label, output label and weight, and ``p/w`` in an acceptor; epsilon is shown as ε.
+    Weights are left out if all of them are 0.
+
+    Args:
+        graph: The graph.
+        file_name: Where to; the ending ``.svg``, ``.png`` or ``.pdf`` says the format. An existing
+            file is replaced in one step.
+        isymbols: The names of the input labels, as a dict or a list. Without it they are numbers.
+        osymbols: The names of the output labels.
+        max_size: The largest number of nodes, and of arcs, that is drawn.
+        max_seconds: The time after which the layout is given up.
+
+    Raises:
+        ImportError: If ``pygraphviz`` is not installed.
+        ValueError: If the format is unknown, a label has no symbol, or the graph is too large.
+        TimeoutError: If the layout takes too long.
+
+    >>> import arcgrad as ag
+    >>> ag.draw(ag.chain_graph([2, 0, 1]), "cab.svg", ["a", "b", "c"])
+    """
+    path = Path(file_name)
+    kind = path.suffix[1:].lower()
+    if kind not in FORMATS:
+        raise ValueError(
+            f"draw: the file name must end in .svg, .png or .pdf, but it is {str(path)!r}; "
+            f"for other formats use write_dot and Graphviz"
+        )
+    if not _has_graphviz():
+        raise ImportError(
+            "draw: pygraphviz is needed, but it is not installed; "
+            "run `pip install arcgrad[draw]`, or use write_dot and Graphviz",
+            name="pygraphviz",
+        )
+    if _size(graph) > max_size:
+        raise ValueError(
+            f"draw: the graph must have at most {max_size} nodes and {max_size} arcs, but it has "
+            f"{graph.num_nodes()} nodes and {graph.num_arcs()} arcs; "
+            f"draw a smaller graph, raise max_size, or use write_dot and Graphviz"
+        )
+    try:
+        dot = to_dot(graph, isymbols, osymbols)
+    except (TypeError, ValueError) as error:
+        raise type(error)(str(error).replace("write_dot", "draw", 1)) from None
+    _write(path, _render(graph, dot, kind, max_seconds))
+
+
+def svg(graph: Graph) -> str | None:
+    """The picture for a notebook, or None if it cannot be had in short time."""
+    if not _has_graphviz() or _size(graph) > NOTEBOOK_SIZE:
+        return None
+    try:
+        return _render(graph, to_dot(graph), "svg", NOTEBOOK_SECONDS).decode()
+    except (TimeoutError, RuntimeError):
+        return None
+
+
+def _has_graphviz() -> bool:
+    return find_spec("pygraphviz") is not None
+
+
+def _size(graph: Graph) -> int:
+    return max(graph.num_nodes(), graph.num_arcs())
+
+
+def _render(graph: Graph, dot: str, kind: str, max_seconds: float) -> bytes:
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", _LAYOUT, kind],
+            input=dot.encode(),
+            capture_output=True,
+            timeout=max_seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise TimeoutError(
+            f"draw: the layout must be found in {max_seconds:g} seconds, but it was not, for "
+            f"{graph.num_nodes()} nodes and {graph.num_arcs()} arcs; "
+            f"draw a smaller graph, raise max_seconds, or use write_dot and Graphviz"
+        ) from None
+    if done.returncode != 0:
+        reason = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        raise RuntimeError(f"draw: Graphviz must render the graph, but it failed: {reason}")
+    return done.stdout
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Replaces a file in one step: a failure leaves the old one as it was."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    try:
+        partial.write_bytes(content)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,0 +1,95 @@
+"""The files of gtn."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+
+import arcgrad as ag
+from arcgrad._core import to_dot
+from arcgrad.gtn._functions import raises_as
+from arcgrad.gtn._graph import Graph
+
+FileName: TypeAlias = str | os.PathLike[str]
+Symbols: TypeAlias = dict[int, str]
+
+
+def save(file_name: FileName, graph: ag.Graph) -> None:
+    """Save a graph in arcgrad's binary format, which is checked when it is read."""
+    ag.save(file_name, graph)
+
+
+def load(file_name: FileName) -> Graph:
+    """Load a graph that arcgrad or gtn saved."""
+    with raises_as(OSError, ValueError):
+        try:
+            return Graph(ag.load(file_name))
+        except ValueError:
+            graph = _from_gtn(Path(file_name).read_bytes())
+            if graph is None:
+                raise
+            return graph
+
+
+def _from_gtn(content: bytes) -> Graph | None:
+    """The graph in gtn's binary format, or None if these bytes are not in it.
+
+    The format has no mark, so its size is the check: four counts (nodes, arcs, starts, accepts),
+    the starts, the accepts, four numbers per arc, then the weights.
+    """
+    numbers = np.frombuffer(content[: len(content) // 4 * 4], np.int32)
+    if len(numbers) < 4 or min(numbers[:4]) < 0:
+        return None
+    num_nodes, num_arcs, num_start, num_accept = numbers[:4].tolist()
+    if len(content) != 4 * (4 + num_start + num_accept + 5 * num_arcs):
+        return None
+    start, accept, arcs, weights = np.split(
+        numbers[4:], np.cumsum([num_start, num_accept, 4 * num_arcs])
+    )
+    return Graph(
+        ag.Graph.from_arrays(
+            *arcs.reshape(-1, 4).T,
+            weights.view(np.float32),
+            start=start,
+            accept=accept,
+            num_nodes=num_nodes,
+        )
+    )
+
+
+def savetxt(file_name: FileName, graph: ag.Graph) -> None:
+    """Save a graph as text, with exact weights."""
+    ag.savetxt(file_name, graph)
+
+
+def loadtxt(file_name: FileName) -> Graph:
+    """Load a graph from text."""
+    with raises_as(OSError, ValueError):
+        return Graph(ag.loadtxt(file_name))
+
+
+def write_dot(
+    g: ag.Graph,
+    file_name: FileName,
+    isymbols: Symbols | None = None,
+    osymbols: Symbols | None = None,
+) -> None:
+    """Write a graph in the language of Graphviz; IndexError if a label has no symbol."""
+    with raises_as(ValueError, IndexError), raises_as(OSError, RuntimeError):
+        ag.write_dot(g, file_name, isymbols or None, osymbols or None)
+
+
+def draw(
+    graph: ag.Graph,
+    file_name: FileName,
+    isymbols: Symbols | None = None,
+    osymbols: Symbols | None = None,
+) -> None:
+    """Draw a graph into an SVG, PNG or PDF file; IndexError if a label has no symbol."""
+    isymbols, osymbols = isymbols or None, osymbols or None
+    with raises_as(ValueError, IndexError):
+        to_dot(graph, isymbols, osymbols)
+    ag.draw(graph, file_name, isymbols, osymbols)

@@ -1,0 +1,323 @@
+"""The functions of gtn: its argument names and forms, and its exceptions, around arcgrad's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import compress
+from typing import Any, Protocol, TypeAlias, TypeVar, overload
+
+import numpy as np
+
+import arcgrad as ag
+from arcgrad.gtn._device import CPU, Device, calc_grad_of
+from arcgrad.gtn._graph import Graph, share
+
+Graphs: TypeAlias = Sequence[ag.Graph]
+T = TypeVar("T")
+
+ANY_LENGTH = 2**31
+ON_CPU = Device(CPU)
+
+
+class Unary(Protocol):
+    """An operation on a graph, or on each graph of a list."""
+
+    @overload
+    def __call__(self, g: ag.Graph) -> Graph: ...
+    @overload
+    def __call__(self, graphs: Graphs) -> list[Graph]: ...
+
+
+class Binary(Protocol):
+    """An operation on two graphs, or on the graphs of two lists one by one."""
+
+    @overload
+    def __call__(self, g1: ag.Graph, g2: ag.Graph) -> Graph: ...
+    @overload
+    def __call__(self, graphs1: Graphs, graphs2: Graphs) -> list[Graph]: ...
+
+
+@contextmanager
+def raises_as(expected: type[Exception], wanted: type[Exception]) -> Iterator[None]:
+    """Turn an exception of arcgrad into the type that gtn raises."""
+    try:
+        yield
+    except expected as error:
+        raise wanted(str(error)) from error
+
+
+def check_lengths(op: str, *batches: Any) -> int:
+    """The length of the longest list; the others must be as long, or have one element."""
+    lengths = [1 if isinstance(batch, ag.Graph) else len(batch) for batch in batches]
+    longest = max(lengths)
+    if any(length not in (1, longest) for length in lengths):
+        raise RuntimeError(
+            f"{op}: lists must have the same length, or length 1, but the lengths are "
+            + " and ".join(map(str, lengths))
+        )
+    return longest
+
+
+def broadcast(batch: ag.Graph | Sequence[T], length: int) -> Sequence[Any]:
+    """A list with `length` elements."""
+    elements: Sequence[Any] = [batch] if isinstance(batch, ag.Graph) else batch
+    return elements if len(elements) == length else list(elements) * length
+
+
+def unary(op: Callable[[Any], Any]) -> Unary:
+    """An operation with one argument in the forms of gtn."""
+
+    def call(g: Any = None, *, g1: Any = None, graphs: Any = None) -> Any:
+        return share(op(next((x for x in (g, g1, graphs) if x is not None), None)))
+
+    return named(call, op)
+
+
+def binary(op: Callable[[Any, Any], Any]) -> Binary:
+    """An operation with two arguments in the forms of gtn."""
+
+    def call(g1: Any = None, g2: Any = None, *, graphs1: Any = None, graphs2: Any = None) -> Any:
+        first = g1 if graphs1 is None else graphs1
+        second = g2 if graphs2 is None else graphs2
+        if not (isinstance(first, ag.Graph) and isinstance(second, ag.Graph)):
+            check_lengths(op.__name__, first, second)
+        return share(op(first, second))
+
+    return named(call, op)
+
+
+def named(call: Any, op: Callable[..., Any]) -> Any:
+    """`call` under the name of the operation of arcgrad."""
+    call.__name__ = call.__qualname__ = op.__name__.lstrip("_")
+    call.__doc__ = f"As :func:`arcgrad.{call.__name__}`, for a graph or a list of graphs."
+    return call
+
+
+def _intersect(first: Any, second: Any) -> Any:
+    """The composition: transducers are taken here too, as in gtn."""
+    return ag.compose(first, second)
+
+
+def of_scalars(op: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """`op`, for which two graphs with one arc are numbers, whatever labels they have."""
+
+    def call(first: Any, second: Any) -> Any:
+        try:
+            return op(first, second)
+        except ValueError as error:
+            if not (isinstance(first, ag.Graph) and isinstance(second, ag.Graph)):
+                length = check_lengths(op.__name__, first, second)
+                return list(map(call, broadcast(first, length), broadcast(second, length)))
+            if not (is_scalar(first) and is_scalar(second)):
+                raise RuntimeError(str(error)) from error
+            return op(ag.forward_score(first), ag.forward_score(second))
+
+    return named(call, op)  # type: ignore[no-any-return]
+
+
+def is_scalar(graph: ag.Graph) -> bool:
+    """Whether the only path of the graph is one arc."""
+    if (graph.num_arcs(), graph.num_start(), graph.num_accept()) != (1, 1, 1):
+        return False
+    src, dst = graph.src_node(0), graph.dst_node(0)
+    return src != dst and graph.is_start(src) and graph.is_accept(dst)
+
+
+closure = unary(ag.closure)
+clone = unary(ag.clone)
+forward_score = unary(ag.forward_score)
+negate = unary(ag.negate)
+project_input = unary(ag.project_input)
+project_output = unary(ag.project_output)
+viterbi_path = unary(ag.viterbi_path)
+viterbi_score = unary(ag.viterbi_score)
+
+add = binary(of_scalars(ag.add))
+compose = binary(ag.compose)
+intersect = binary(_intersect)
+subtract = binary(of_scalars(ag.subtract))
+
+
+@overload
+def concat(g1: ag.Graph, g2: ag.Graph) -> Graph: ...
+@overload
+def concat(graphs1: Graphs, graphs2: Graphs) -> list[Graph]: ...
+@overload
+def concat(graphs: Graphs) -> Graph: ...
+@overload
+def concat(graphs: Sequence[Graphs]) -> list[Graph]: ...
+def concat(
+    g1: Any = None, g2: Any = None, *, graphs: Any = None, graphs1: Any = None, graphs2: Any = None
+) -> Any:
+    """Concatenate two graphs, a list of graphs, or two lists of graphs one by one."""
+    first = next((x for x in (g1, graphs1, graphs) if x is not None), None)
+    second = g2 if graphs2 is None else graphs2
+    if second is None:
+        return share(ag.concat(first))
+    if isinstance(first, ag.Graph) and isinstance(second, ag.Graph):
+        return share(ag.concat([first, second]))
+    length = check_lengths("concat", first, second)
+    pairs = list(zip(broadcast(first, length), broadcast(second, length), strict=True))
+    return share(ag.concat(pairs)) if pairs else []
+
+
+@overload
+def union(graphs: Graphs) -> Graph: ...
+@overload
+def union(graphs: Sequence[Graphs]) -> list[Graph]: ...
+def union(graphs: Any) -> Any:
+    """The union of a list of graphs, or of each list in a list."""
+    return share(ag.union(graphs))
+
+
+@overload
+def remove(g: ag.Graph, label: int = ...) -> Graph: ...
+@overload
+def remove(g: ag.Graph, ilabel: int, olabel: int) -> Graph: ...
+@overload
+def remove(graphs: Graphs, labels: Sequence[int] = ...) -> list[Graph]: ...
+def remove(
+    g: Any = None,
+    label: Any = ag.epsilon,
+    olabel: Any = None,
+    *,
+    ilabel: Any = None,
+    graphs: Any = None,
+    labels: Any = None,
+) -> Any:
+    """Remove the arcs with a label, or a pair of labels; for a list, one label per graph."""
+    batch = g if graphs is None else graphs
+    removed = next(x for x in (ilabel, labels, label) if x is not None)
+    if isinstance(batch, ag.Graph):
+        return _removed(batch, removed, olabel)
+    labels = [removed] if np.ndim(removed) == 0 else removed
+    length = check_lengths("remove", batch, labels)
+    batch, labels = broadcast(batch, length), broadcast(labels, length)
+    return ag.parallel_for(lambda i: _removed(batch[i], labels[i], olabel), range(length))
+
+
+def _removed(graph: ag.Graph, ilabel: int, olabel: int | None) -> Graph:
+    result = share(ag.remove(graph, ilabel, olabel))
+    result._hides_epsilon = ilabel == ag.epsilon and olabel in (None, ag.epsilon)
+    return result
+
+
+@overload
+def backward(g: ag.Graph, retain_graph: bool = ...) -> None: ...
+@overload
+def backward(g: ag.Graph, grad: ag.Graph, retain_graph: bool = ...) -> None: ...
+@overload
+def backward(graphs: Graphs, retain_graphs: Sequence[int] = ...) -> None: ...
+@overload
+def backward(graphs: Graphs, grads: Graphs, retain_graphs: Sequence[int] = ...) -> None: ...
+def backward(
+    g: Any = None,
+    grad: Any = None,
+    retain_graph: Any = False,
+    *,
+    graphs: Any = None,
+    grads: Any = None,
+    retain_graphs: Any = None,
+) -> None:
+    """Differentiate graphs; those without a gradient are passed over.
+
+    The second argument may be the seed gradients, or, as in the short form, ``retain_graph``.
+
+    Raises:
+        ValueError: If the tape was freed.
+    """
+    roots = g if graphs is None else graphs
+    seeds = grad if grads is None else grads
+    retain = retain_graph if retain_graphs is None else retain_graphs
+    if seeds is not None and not _are_graphs(seeds):
+        seeds, retain = None, seeds
+    retain = [retain] if np.ndim(retain) == 0 else retain
+    lists = [x for x in (roots, seeds, retain) if x is not None]
+    length = check_lengths("backward", *lists)
+    roots, retain = broadcast(roots, length), broadcast(retain, length)
+    # Tapes that are kept go first, in case one that is freed shares a part with them.
+    for keep in (True, False):
+        chosen = [roots[i].calc_grad and bool(retain[i]) == keep for i in range(length)]
+        if any(chosen):
+            with raises_as(RuntimeError, ValueError):
+                ag.backward(
+                    list(compress(roots, chosen)),
+                    None if seeds is None else list(compress(broadcast(seeds, length), chosen)),
+                    retain_graph=keep,
+                )
+
+
+def _are_graphs(values: Any) -> bool:
+    if isinstance(values, ag.Graph):
+        return True
+    return np.ndim(values) > 0 and len(values) > 0 and isinstance(values[0], ag.Graph)
+
+
+def linear_graph(M: int, N: int, device: Device | bool = ON_CPU, calc_grad: bool = True) -> Graph:
+    """A graph with M + 1 nodes in a row and N arcs per step; ``calc_grad`` may come third."""
+    return Graph(ag.linear_graph(M, N, calc_grad=calc_grad_of("linear_graph", device, calc_grad)))
+
+
+def scalar_graph(weight: float, device: Device | bool = ON_CPU, calc_grad: bool = True) -> Graph:
+    """A graph with one epsilon arc; ``calc_grad`` may come second."""
+    calc_grad = calc_grad_of("scalar_graph", device, calc_grad)
+    return Graph(ag.scalar_graph(weight, calc_grad, dtype="float32"))
+
+
+def equal(g1: ag.Graph, g2: ag.Graph) -> bool:
+    """Whether two graphs have the same nodes, arcs and weights."""
+    return ag.equal(g1, g2)
+
+
+def isomorphic(g1: ag.Graph, g2: ag.Graph) -> bool:
+    """Whether two graphs are equal but for the order of their nodes."""
+    return ag.isomorphic(g1, g2)
+
+
+def rand_equivalent(
+    g1: ag.Graph, g2: ag.Graph, num_samples: int = 1000, tol: float = 1e-4, max_length: int = 1000
+) -> bool:
+    """Whether two graphs give the same scores to strings that are drawn from them."""
+    return ag.rand_equivalent(g1, g2, num_samples, tol, max_length)
+
+
+def sample(g: ag.Graph, max_length: int = 1000) -> Graph:
+    """A path drawn by its score; the empty graph if there is none, or it has too many arcs.
+
+    If the scores of all paths have no finite sum, every arc is first made so much less likely that
+    they have.
+    """
+    graph = ag.connect(g)
+    if graph.num_nodes() == 0:
+        return Graph()
+    try:
+        path = ag.sample(graph, ANY_LENGTH)
+    except ValueError:
+        if graph.is_acyclic():
+            raise
+        path = _sample_damped(graph)
+    return share(path) if path.num_arcs() <= max_length else Graph()
+
+
+def _sample_damped(graph: ag.Graph) -> ag.Graph:
+    # With this much less, the arcs that leave a node have a probability of at most 1/2 in all.
+    less = graph.weights_to_numpy().max() + np.log(2 * np.bincount(graph.src_nodes()).max())
+    path = ag.sample(ag.add(graph, _constant(graph, -less)), ANY_LENGTH)
+    return ag.add(path, _constant(path, less))
+
+
+def _constant(graph: ag.Graph, weight: float) -> ag.Graph:
+    return ag.Graph.from_arrays(
+        *graph.arcs()[:4],
+        np.full(graph.num_arcs(), weight),
+        start=graph.start(),
+        accept=graph.accept(),
+        num_nodes=graph.num_nodes(),
+        calc_grad=False,
+    )
+
+
+def parallel_for(function: Callable[[int], Any], ints: Iterable[int], /) -> None:
+    """Call a function on each number from the threads of the pool."""
+    ag.parallel_for(function, ints)

@@ -1,0 +1,49 @@
+"""Hypothesis profiles and fixtures shared by the suite.
+
+`HYPOTHESIS_PROFILE=nightly pytest` searches long and at random; the default `dev` profile is quick
+and draws the same examples in every run.
+"""
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+slow_draws_are_fine = [
+    HealthCheck.too_slow,
+    HealthCheck.filter_too_much,
+    HealthCheck.data_too_large,
+]
+
+settings.register_profile(
+    "dev",
+    max_examples=12,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=slow_draws_are_fine,
+)
+settings.register_profile(
+    "nightly",
+    max_examples=1000,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=slow_draws_are_fine,
+)
+profile = os.environ.get("HYPOTHESIS_PROFILE", "dev")
+settings.load_profile(profile)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "openfst: compares with OpenFst through pywrapfst")
+    if profile == "nightly":
+        import pywrapfst  # noqa: F401  (the nightly run must not skip the comparison)
+
+
+@pytest.fixture
+def threads():
+    """`set_num_threads`, with the earlier number restored after the test."""
+    import arcgrad as ag
+
+    before = ag.get_num_threads()
+    yield ag.set_num_threads
+    ag.set_num_threads(before)

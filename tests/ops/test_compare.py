@@ -1,0 +1,132 @@
+"""equal, isomorphic and rand_equivalent."""
+
+import copy
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import acceptors, convergent, graphs
+from tools import acceptor, build, with_dtype, with_weights
+
+import arcgrad as ag
+
+arcs = [(0, 1, 0, 1, 0.5), (0, 2, 1, 0, -1.25), (1, 2, 2, 2, 3.0)]
+
+
+def shuffled(graph, seed):
+    """The same graph with nodes and arcs in another order."""
+    rng = np.random.default_rng(seed)
+    new_id = rng.permutation(graph.num_nodes()).astype(np.int32)
+    order = rng.permutation(graph.num_arcs())
+    src, dst, ilabel, olabel, weight = graph.arcs()
+    return ag.Graph.from_arrays(
+        new_id[src][order],
+        new_id[dst][order],
+        ilabel[order],
+        olabel[order],
+        weight[order],
+        start=new_id[graph.start()],
+        accept=new_id[graph.accept()],
+        num_nodes=graph.num_nodes(),
+    )
+
+
+@given(convergent())
+def test_a_graph_equals_its_copy(graph):
+    assert ag.equal(graph, copy.deepcopy(graph))
+    assert ag.isomorphic(graph, copy.deepcopy(graph))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"num_nodes": 4},
+        {"start": {1}},
+        {"accept": {1}},
+        {"start": {0, 1}},
+        {"arcs": arcs[:2]},
+        {"arcs": [*arcs, arcs[0]]},
+        {"arcs": [(0, 1, 0, 2, 0.5), *arcs[1:]]},
+        {"arcs": [(0, 1, 0, 1, 0.75), *arcs[1:]]},
+        {"arcs": [(1, 0, 0, 1, 0.5), *arcs[1:]]},
+    ],
+)
+def test_equal_sees_every_difference(change):
+    shape = {"num_nodes": 3, "start": {0}, "accept": {2}, "arcs": arcs}
+    assert ag.equal(build(**shape), build(**shape))
+    assert not ag.equal(build(**shape), build(**shape | change))
+
+
+def test_equal_sees_which_of_two_copies_of_an_arc_is_missing():
+    shape = {"num_nodes": 2, "start": {0}, "accept": {1}}
+    one, other = (0, 1, 0, 0, 0.0), (0, 1, 1, 1, 0.0)
+    assert not ag.equal(
+        build(**shape, arcs=[one, one, other]), build(**shape, arcs=[one, other, other])
+    )
+
+
+def test_equal_ignores_the_order_of_arcs():
+    assert ag.equal(build(3, {0}, {2}, arcs), build(3, {0}, {2}, arcs[::-1]))
+
+
+@given(acceptors(), st.integers(0, 10))
+def test_isomorphic_ignores_numbering(graph, seed):
+    assert ag.isomorphic(graph, shuffled(graph, seed))
+
+
+@given(graphs(min_nodes=1), st.integers(0, 10))
+def test_isomorphic_sees_unreachable_parts(graph, seed):
+    larger = shuffled(graph, seed)
+    larger.add_node()
+    assert not ag.isomorphic(graph, larger)
+
+
+def test_isomorphic_sees_a_changed_label_far_from_the_start():
+    first, second = ag.chain_graph([0, 1, 2]), ag.chain_graph([0, 1, 1])
+    assert not ag.isomorphic(first, second)
+
+
+def test_isomorphic_of_a_very_symmetric_graph_is_quick():
+    arcs_ = [(i, j, 0, 0, 0.0) for i in range(30) for j in range(30)]
+    graph = build(30, set(range(30)), set(range(30)), arcs_)
+    assert ag.isomorphic(graph, shuffled(graph, 1))
+
+
+@given(acceptors(impossible=False))
+def test_a_graph_is_equivalent_to_itself_without_epsilons(graph):
+    assert ag.rand_equivalent(graph, ag.remove(graph), seed=0)
+    assert ag.rand_equivalent(graph, shuffled(graph, 3), seed=1)
+
+
+def test_rand_equivalent_sees_another_score_and_another_string():
+    graph = acceptor((0, 1), (1,))
+    assert not ag.rand_equivalent(graph, acceptor((0, 1), (1,), weight=0.25), seed=0)
+    assert not ag.rand_equivalent(graph, acceptor((0, 1)), seed=0)
+    assert not ag.rand_equivalent(acceptor((0, 1)), graph, seed=0)
+
+
+def test_rand_equivalent_of_cyclic_graphs():
+    loop = acceptor((0,), (1,), weight=-2.0)
+    star = ag.closure(loop)
+    assert ag.rand_equivalent(star, ag.remove(star), seed=5)
+    assert not ag.rand_equivalent(star, loop, seed=5)
+
+
+def test_rand_equivalent_is_seeded():
+    # Only one string in 64 differs, so a single sample rarely finds it; the seed decides.
+    first = ag.linear_graph(6, 2, dtype="float64")
+    second = ag.remove(ag.intersect(first, first))
+    second = with_weights(second, np.zeros(second.num_arcs()))
+    answers = [ag.rand_equivalent(first, second, num_samples=3, seed=s) for s in range(3)]
+    assert answers == [True] * 3
+
+
+def test_float32_and_float64_graphs_of_equal_weights_are_equal():
+    graph = build(3, {0}, {2}, arcs)
+    assert ag.isomorphic(graph, with_dtype(graph, "float32"))
+
+
+@pytest.mark.parametrize("compare", [ag.equal, ag.isomorphic])
+def test_empty_graphs_are_equal(compare):
+    assert compare(ag.Graph(), ag.Graph())

@@ -1,0 +1,108 @@
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from spec import paths, table
+from strategies import graphs
+from tools import acceptor, build, snapshot
+
+import arcgrad as ag
+
+eps = ag.epsilon
+
+
+@given(graphs(), graphs())
+def test_the_result_is_trimmed(first, second):
+    result = ag.compose(first, second)
+    assert snapshot(ag.connect(result)) == snapshot(result)
+
+
+@given(graphs(), graphs())
+def test_nodes_are_numbered_breadth_first(first, second):
+    num_nodes, start, _, arcs = table(ag.compose(first, second))
+    assert start == list(range(len(start)))
+    depth = dict.fromkeys(start, 0)
+    frontier = list(start)
+    while frontier:
+        following = []
+        for arc in arcs:
+            if arc.src in frontier and arc.dst not in depth:
+                depth[arc.dst] = depth[arc.src] + 1
+                following.append(arc.dst)
+        frontier = following
+    depths = [depth[node] for node in range(num_nodes)]
+    assert depths == sorted(depths)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_epsilon_paths_pair_up_once(size):
+    # Output epsilons of the first and input epsilons of the second may interleave in many ways.
+    first = ag.chain_graph([0] * size + [1], [eps] * size + [1])
+    second = ag.chain_graph([eps] * size + [1], [0] * size + [1])
+    assert len(paths(ag.compose(first, second))) == 1
+
+
+def test_silent_arcs_move_alone():
+    first = ag.chain_graph([eps, 0], weights=[1.0, 2.0])
+    second = ag.chain_graph([eps, 0], weights=[4.0, 8.0])
+    result = ag.compose(first, second)
+    (path,) = paths(result)
+    assert len(path) == 3
+    assert ag.forward_score(result).item() == 15.0
+
+
+def test_one_epsilon_on_each_side_is_not_counted_twice():
+    first = build(2, {0}, {0, 1}, [(0, 1, 0, eps, 0.0)])
+    second = build(2, {0}, {0, 1}, [(0, 1, eps, 0, 0.0)])
+    assert ag.forward_score(ag.compose(first, second)).item() == pytest.approx(np.log(4))
+
+
+def test_parallel_arcs_match_in_every_combination():
+    double = build(2, {0}, {1}, [(0, 1, 0, 0, 0.0), (0, 1, 0, 0, 0.0)])
+    assert ag.compose(double, double).num_arcs() == 4
+
+
+def test_with_an_empty_graph_the_result_is_empty():
+    some, none = acceptor((0,)), ag.Graph(dtype="float64")
+    for result in (ag.compose(some, none), ag.compose(none, some), ag.compose(none, none)):
+        assert (result.num_nodes(), result.num_arcs()) == (0, 0)
+
+
+def test_without_a_common_string_the_result_is_empty():
+    result = ag.compose(acceptor((0, 1)), acceptor((0, 0)))
+    assert (result.num_nodes(), result.num_arcs()) == (0, 0)
+
+
+def test_the_operator_is_composition():
+    first, second = acceptor((0, 1)), acceptor((0, 1), (1,))
+    assert snapshot(first @ second) == snapshot(ag.compose(first, second))
+
+
+def test_labels_come_from_the_outer_sides():
+    result = ag.compose(ag.chain_graph([0], [5]), ag.chain_graph([5], [9]))
+    assert (result.labels_to_list(), result.labels_to_list(False)) == ([0], [9])
+
+
+def test_memory_follows_what_is_reachable():
+    # 200,000 x 200,000 pairs could never be held; only 200,001 of them are reached.
+    labels = np.arange(200_000) % 7
+    first = ag.chain_graph(labels)
+    second = ag.chain_graph(labels)
+    began = time.monotonic()
+    result = ag.compose(first, second)
+    assert result.num_nodes() == 200_001
+    assert time.monotonic() - began < 5.0
+
+
+def test_labels_may_be_large():
+    big = 2**31 - 1
+    assert ag.compose(ag.chain_graph([big]), ag.chain_graph([big])).labels_to_list() == [big]
+
+
+@given(graphs(), graphs())
+def test_arc_sorting_changes_nothing(first, second):
+    expected = snapshot(ag.compose(first, second))
+    first.arc_sort(olabel=True)
+    second.arc_sort()
+    assert snapshot(ag.compose(first, second)) == expected

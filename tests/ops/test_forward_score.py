@@ -1,0 +1,139 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from strategies import convergent
+from tools import acceptor, build, weights
+
+import arcgrad as ag
+
+
+def self_loop(weight, *, then=0.0, dtype="float64"):
+    """A loop at the start, and one arc to the accept."""
+    arcs = [(0, 0, 0, 0, weight), (0, 1, 1, 1, then)]
+    return build(2, {0}, {1}, arcs, dtype=dtype)
+
+
+def test_the_empty_graph_scores_minus_infinity():
+    assert ag.forward_score(ag.Graph()).item() == -math.inf
+
+
+def test_a_start_that_accepts_scores_zero():
+    assert ag.forward_score(build(1, {0}, {0}, [])).item() == 0.0
+
+
+def test_two_starts_that_accept_are_two_empty_paths():
+    assert ag.forward_score(build(2, {0, 1}, {0, 1}, [])).item() == pytest.approx(math.log(2))
+
+
+def test_is_minus_infinity_with_zero_gradient_when_no_path_is_accepted():
+    graph = build(3, {0}, {2}, [(0, 1, 0, 0, 1.0)])
+    score = ag.forward_score(graph)
+    assert score.item() == -math.inf
+    assert weights(ag.grad(score, graph)).tolist() == [0.0]
+
+
+def test_an_impossible_arc_adds_nothing_and_gets_no_gradient():
+    graph = build(2, {0}, {1}, [(0, 1, 0, 0, 0.5), (0, 1, 1, 1, -math.inf)])
+    score = ag.forward_score(graph)
+    assert score.item() == 0.5
+    assert weights(ag.grad(score, graph)).tolist() == [1.0, 0.0]
+
+
+def test_parts_on_no_accepted_path_are_ignored():
+    arcs = [(0, 1, 0, 0, 0.5), (2, 1, 0, 0, 3.0), (0, 3, 0, 0, 3.0)]
+    score = ag.forward_score(build(4, {0}, {1}, arcs))
+    assert score.item() == 0.5
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_score_is_a_float64_scalar_graph(dtype):
+    score = ag.forward_score(acceptor((0, 1), dtype=dtype))
+    assert score.dtype == np.float64
+    assert (score.num_nodes(), score.num_arcs()) == (2, 1)
+    assert score.labels_to_list() == [ag.epsilon]
+
+
+def test_float32_weights_are_summed_in_float64():
+    graph = ag.chain_graph([0] * 10_000, weights=np.full(10_000, np.float32(0.1)))
+    assert ag.forward_score(graph).item() == pytest.approx(
+        10_000 * float(np.float32(0.1)), rel=1e-12
+    )
+
+
+def test_huge_and_tiny_weights_neither_overflow_nor_underflow():
+    graph = acceptor((0,), (1,), weight=1e6)
+    assert ag.forward_score(graph).item() == pytest.approx(1e6 + math.log(2), abs=1e-9)
+    graph = acceptor((0,), (1,), weight=-1e6)
+    assert ag.forward_score(graph).item() == pytest.approx(-1e6 + math.log(2), abs=1e-9)
+
+
+@pytest.mark.parametrize("weight", [-5.0, -1.0, -0.1, -1e-6])
+def test_a_self_loop_is_a_geometric_series(weight):
+    graph = self_loop(weight)
+    score = ag.forward_score(graph)
+    assert score.item() == pytest.approx(-math.log(-math.expm1(weight)), rel=1e-9)
+    ratio = math.exp(weight) / -math.expm1(weight)
+    assert weights(ag.grad(score, graph)) == pytest.approx([ratio, 1.0], rel=1e-7)
+
+
+@given(convergent())
+def test_cycles_agree_with_a_matrix_inverse(graph):
+    num_nodes = graph.num_nodes()
+    matrix = np.zeros((num_nodes, num_nodes))
+    np.add.at(matrix, (graph.src_nodes(), graph.dst_nodes()), np.exp(weights(graph)))
+    sums = np.linalg.inv(np.eye(num_nodes) - matrix)
+    total = sums[np.ix_(graph.start(), graph.accept())].sum()
+    expected = math.log(total) if total > 0 else -math.inf
+    assert ag.forward_score(graph).item() == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("weight", [0.0, 1.0])
+def test_rejects_a_divergent_cycle_and_names_it(weight):
+    with pytest.raises(ValueError, match=r"forward_score: .*, but .*node 0.*radius 1|2.718"):
+        ag.forward_score(self_loop(weight))
+
+
+def test_rejects_a_divergent_cycle_of_two_nodes():
+    arcs = [(0, 1, 0, 0, 1.0), (1, 0, 0, 0, -1.0), (1, 2, 0, 0, 0.0)]
+    with pytest.raises(ValueError, match=r"forward_score: .*, but .*2 nodes"):
+        ag.forward_score(build(3, {0}, {2}, arcs))
+
+
+@pytest.mark.parametrize(
+    "arcs",
+    [
+        pytest.param([(0, 1, 0, 0, 0.5), (2, 2, 0, 0, 0.0), (2, 1, 0, 0, 0.0)], id="unreachable"),
+        pytest.param([(0, 1, 0, 0, 0.5), (0, 2, 0, 0, 0.0), (2, 2, 0, 0, 0.0)], id="dead end"),
+    ],
+)
+def test_a_divergent_cycle_on_no_accepted_path_does_not_matter(arcs):
+    assert ag.forward_score(build(3, {0}, {1}, arcs)).item() == 0.5
+
+
+def test_an_impossible_loop_closes_no_cycle():
+    graph = self_loop(-math.inf, then=0.25)
+    score = ag.forward_score(graph)
+    assert score.item() == 0.25
+    assert weights(ag.grad(score, graph)).tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize("weight", [math.nan, math.inf])
+def test_rejects_nan_and_infinity_and_names_the_arc(weight):
+    graph = build(2, {0}, {1}, [(0, 1, 0, 0, 0.0), (0, 1, 1, 1, weight)])
+    with pytest.raises(ValueError, match=rf"forward_score: .*, but .*arc 1 .*{weight}"):
+        ag.forward_score(graph)
+    with pytest.raises(ValueError, match=r"forward_score: .*, but .*arc 1"):
+        ag.forward_score(self_loop_with(weight))
+
+
+def self_loop_with(weight):
+    arcs = [(0, 0, 0, 0, -1.0), (0, 1, 1, 1, weight)]
+    return build(2, {0}, {1}, arcs)
+
+
+def test_the_gradient_sums_to_the_expected_path_length():
+    graph = acceptor((0, 1, 0), (1,), weight=0.0)
+    gradient = ag.grad(ag.forward_score(graph), graph)
+    assert weights(gradient).sum() == pytest.approx((3 + 1) / 2)

@@ -1,0 +1,106 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from spec import EMPTY, language, table
+from strategies import convergent, graphs
+from tools import build, weights
+
+import arcgrad as ag
+
+eps = ag.epsilon
+
+
+@given(convergent())
+def test_at_most_one_silent_arc_remains_and_it_carries_the_empty_string(graph):
+    result = ag.remove(graph)
+    silent = [a for a in table(result).arcs if (a.ilabel, a.olabel) == (eps, eps)]
+    assert len(silent) <= 1
+    for arc in silent:
+        assert result.is_start(arc.src)
+        assert result.is_accept(arc.dst)
+
+
+@given(convergent())
+def test_every_remaining_node_lies_on_the_way_of_a_labelled_arc(graph):
+    result = ag.remove(graph)
+    assert result.num_nodes() <= graph.num_nodes() + 2
+
+
+def test_the_weight_of_a_silent_arc_moves_to_the_arcs_after_it():
+    graph = build(3, {0}, {2}, [(0, 1, eps, eps, 0.5), (1, 2, 3, 4, 0.25)])
+    result = ag.remove(graph)
+    assert language(result) == {((3,), (4,)): 0.75}
+    assert weights(ag.grad(ag.forward_score(result), graph)).tolist() == [1.0, 1.0]
+
+
+def test_one_sided_epsilons_are_kept():
+    graph = build(3, {0}, {2}, [(0, 1, eps, 5, 0.5), (1, 2, 3, eps, 0.25)])
+    assert language(ag.remove(graph)) == {((3,), (5,)): 0.75}
+    assert ag.remove(graph).num_arcs() == 2
+
+
+def test_a_weighted_empty_string_survives():
+    graph = build(2, {0}, {1}, [(0, 1, eps, eps, 0.5), (0, 1, 3, 3, 0.0)])
+    assert language(ag.remove(graph)) == {EMPTY: 0.5, ((3,), (3,)): 0.0}
+
+
+def test_parallel_silent_paths_add_up_or_compete():
+    graph = build(3, {0}, {2}, [(0, 1, eps, eps, 0.0), (0, 1, eps, eps, 0.0), (1, 2, 3, 3, 0.0)])
+    assert language(ag.remove(graph)) == {((3,), (3,)): pytest.approx(math.log(2))}
+    assert language(ag.remove(graph, semiring="tropical")) == {((3,), (3,)): 0.0}
+
+
+def test_a_silent_loop_is_a_geometric_series():
+    graph = build(2, {0}, {1}, [(0, 0, eps, eps, -1.0), (0, 1, 3, 3, 0.0)])
+    expected = -math.log(1 - math.exp(-1.0))
+    assert ag.forward_score(ag.remove(graph)).item() == pytest.approx(expected, abs=1e-12)
+    assert ag.viterbi_score(ag.remove(graph, semiring="tropical")).item() == 0.0
+
+
+@pytest.mark.parametrize(("semiring", "weight"), [("log", 0.0), ("log", 1.0), ("tropical", 1.0)])
+def test_rejects_a_divergent_silent_cycle(semiring, weight):
+    graph = build(2, {0}, {1}, [(0, 0, eps, eps, weight), (0, 1, 3, 3, 0.0)])
+    with pytest.raises(ValueError, match=r"remove: .*, but .*node 0"):
+        ag.remove(graph, semiring=semiring)
+
+
+def test_a_label_is_removed_as_if_it_were_epsilon():
+    graph = build(3, {0}, {2}, [(0, 1, 0, 1, 0.5), (1, 2, 0, 0, 0.25)])
+    assert language(ag.remove(graph, 0, 1)) == {((0,), (0,)): 0.75}
+    assert language(ag.remove(graph, 0)) == {((0,), (1,)): 0.75}
+
+
+def test_epsilons_stay_when_another_label_is_removed():
+    graph = build(3, {0}, {2}, [(0, 1, eps, eps, 0.5), (1, 2, 7, 7, 0.25)])
+    assert language(ag.remove(graph, 7)) == {EMPTY: 0.75}
+
+
+@given(graphs())
+def test_forward_and_viterbi_scores_stay(graph):
+    before, after = ag.forward_score(graph).item(), ag.forward_score(ag.remove(graph)).item()
+    assert after == pytest.approx(before, abs=1e-9)
+    best = ag.viterbi_score(graph).item()
+    kept = ag.viterbi_score(ag.remove(graph, semiring="tropical")).item()
+    assert kept == pytest.approx(best, abs=1e-9)
+
+
+def test_takes_a_list_of_graphs():
+    graph = build(3, {0}, {2}, [(0, 1, eps, eps, 0.5), (1, 2, 3, 4, 0.25)])
+    for result in ag.remove([graph, graph], eps):
+        assert language(result) == {((3,), (4,)): 0.75}
+
+
+def test_rejects_bad_labels_and_semirings():
+    graph = build(1, {0}, {0}, [])
+    with pytest.raises(ValueError, match=r"remove: .*label.*, but .*-2"):
+        ag.remove(graph, -2)
+    with pytest.raises(ValueError, match=r"remove: .*semiring.*, but .*real"):
+        ag.remove(graph, semiring="real")
+
+
+def test_rejects_nan_on_a_silent_arc():
+    graph = build(2, {0}, {1}, [(0, 1, eps, eps, np.nan)])
+    with pytest.raises(ValueError, match=r"remove: .*, but .*arc 0"):
+        ag.remove(graph)

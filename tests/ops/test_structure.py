@@ -1,0 +1,114 @@
+"""clone, project_input, project_output, invert, reverse, connect, arc_sort and top_sort."""
+
+import pytest
+from hypothesis import given
+from spec import table
+from strategies import convergent, graphs
+from tools import build, snapshot
+
+import arcgrad as ag
+
+
+@given(convergent())
+def test_clone_is_the_same_graph_on_the_tape(graph):
+    copy = ag.clone(graph)
+    assert snapshot(copy) == snapshot(graph)
+    assert ag.equal(ag.grad(copy, graph), ag.grad(ag.clone(graph), graph))
+
+
+def test_a_clone_does_not_follow_later_edits():
+    graph = build(2, {0}, {1}, [(0, 1, 0, 0, 0.5)])
+    copy = ag.clone(graph)
+    graph.add_arc(0, 1, 1)
+    graph.set_weight(0, 9.0)
+    assert copy.weights_to_list() == [0.5]
+
+
+@given(convergent())
+def test_projections_and_inversion_change_labels_only(graph):
+    for result, labels in (
+        (ag.project_input(graph), (graph.ilabels(), graph.ilabels())),
+        (ag.project_output(graph), (graph.olabels(), graph.olabels())),
+        (ag.invert(graph), (graph.olabels(), graph.ilabels())),
+    ):
+        assert result.ilabels().tolist() == labels[0].tolist()
+        assert result.olabels().tolist() == labels[1].tolist()
+        assert result.src_nodes().tolist() == graph.src_nodes().tolist()
+        assert result.weights_to_list() == graph.weights_to_list()
+
+
+@given(convergent())
+def test_reverse_turns_arcs_and_swaps_start_with_accept(graph):
+    result = ag.reverse(graph)
+    assert result.start().tolist() == graph.accept().tolist()
+    assert result.accept().tolist() == graph.start().tolist()
+    assert sorted(zip(result.src_nodes(), result.dst_nodes(), strict=True)) == sorted(
+        zip(graph.dst_nodes(), graph.src_nodes(), strict=True)
+    )
+
+
+def reachable(nodes, arcs, *, backwards=False):
+    found, size = set(nodes), -1
+    while size != len(found):
+        size = len(found)
+        for arc in arcs:
+            src, dst = (arc.dst, arc.src) if backwards else (arc.src, arc.dst)
+            if src in found:
+                found.add(dst)
+    return found
+
+
+@given(convergent())
+def test_connect_keeps_exactly_the_nodes_on_accepted_paths(graph):
+    _, start, accept, arcs = table(graph)
+    alive = reachable(start, arcs) & reachable(accept, arcs, backwards=True)
+    result = ag.connect(graph)
+    assert result.num_nodes() == len(alive)
+    assert result.num_arcs() == sum(a.src in alive and a.dst in alive for a in arcs)
+    assert result.num_start() == len(alive & set(start))
+    assert result.num_accept() == len(alive & set(accept))
+
+
+@given(convergent())
+def test_arc_sort_orders_the_arcs_of_every_node_by_label(graph):
+    for olabel in (False, True):
+        result = ag.arc_sort(graph, olabel)
+        labels = result.olabels() if olabel else result.ilabels()
+        for node in range(result.num_nodes()):
+            out = [int(labels[arc]) for arc in result.out_arcs(node)]
+            assert out == sorted(out)
+        assert ag.equal(result, graph)
+
+
+@given(graphs())
+def test_top_sort_makes_every_arc_go_up(graph):
+    result = ag.top_sort(graph)
+    assert all(arc.src < arc.dst for arc in table(result).arcs)
+    assert result.num_nodes() == graph.num_nodes()
+    assert ag.isomorphic(result, graph)
+
+
+def test_top_sort_rejects_a_cycle():
+    graph = build(2, {0}, {1}, [(0, 1, 0, 0, 0.0), (1, 0, 0, 0, 0.0)])
+    with pytest.raises(ValueError, match=r"top_sort: .*acyclic.*, but"):
+        ag.top_sort(graph)
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        ag.clone,
+        ag.project_input,
+        ag.project_output,
+        ag.invert,
+        ag.reverse,
+        ag.connect,
+        ag.remove,
+        ag.arc_sort,
+        ag.top_sort,
+        ag.negate,
+    ],
+)
+def test_the_empty_graph_stays_empty(op):
+    result = op(ag.Graph())
+    assert (result.num_nodes(), result.num_arcs()) == (0, 0)

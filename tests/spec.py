@@ -1,0 +1,548 @@
+"""What each op means, written as plainly as possible.
+
+A language maps (input string, output string) to the score of its paths: their log-sum, or their
+maximum in the tropical semiring. Every op on graphs is tested against the same op on languages.
+Where a result depends on more than the language (ties, posteriors, arithmetic of weights) the
+meaning is written on paths or on arcs. One row per op, at the end of the file, is all that
+`test_every_op.py` needs.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import hypothesis.strategies as st
+import numpy as np
+from strategies import acceptors, closable, convergent, emissions, graphs, grid, same_structure
+
+import arcgrad as ag
+
+Language = dict[tuple[tuple[int, ...], tuple[int, ...]], float]
+
+EMPTY = ((), ())
+LENGTH = 3  # the longest string read from a graph with cycles
+
+# A semiring is the NumPy function that joins the scores of two paths.
+LOG, TROPICAL = np.logaddexp, np.maximum
+
+
+# Reading graphs
+
+
+class Arc(NamedTuple):
+    id: int
+    src: int
+    dst: int
+    ilabel: int
+    olabel: int
+    weight: float
+
+
+class Table(NamedTuple):
+    """A graph as plain lists."""
+
+    num_nodes: int
+    start: list[int]
+    accept: list[int]
+    arcs: list[Arc]
+
+
+Path = tuple[Arc, ...]
+
+
+def table(graph: ag.Graph) -> Table:
+    labels = graph.src_nodes(), graph.dst_nodes(), graph.ilabels(), graph.olabels()
+    columns = [column.tolist() for column in labels]
+    rows = zip(*columns, graph.weights_to_list(), strict=True)
+    arcs = [Arc(a, *row) for a, row in enumerate(rows)]
+    return Table(graph.num_nodes(), graph.start().tolist(), graph.accept().tolist(), arcs)
+
+
+def paths(graph: ag.Graph) -> list[Path]:
+    """Every path of an acyclic graph from a start to an accept."""
+    _, start, accept, arcs = table(graph)
+    found, open_ = [], [(node, ()) for node in start]
+    while open_:
+        node, path = open_.pop()
+        if node in accept:
+            found.append(path)
+        open_ += [(arc.dst, (*path, arc)) for arc in arcs if arc.src == node]
+    return found
+
+
+def score(path: Path) -> float:
+    return sum(arc.weight for arc in path)
+
+
+def spell(path: Path) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The labels of a path on either side, without epsilons."""
+    ilabels = tuple(arc.ilabel for arc in path if arc.ilabel != ag.epsilon)
+    return ilabels, tuple(arc.olabel for arc in path if arc.olabel != ag.epsilon)
+
+
+def collect(pairs: Iterable[tuple[Any, float]], plus=LOG) -> Language:
+    """Join the scores of equal strings; what is impossible is not in the language."""
+    language: Language = {}
+    for string, value in pairs:
+        language[string] = float(plus(language.get(string, -math.inf), value))
+    return {string: value for string, value in language.items() if value != -math.inf}
+
+
+def language(graph: ag.Graph, plus=LOG) -> Language:
+    """The language of an acyclic graph."""
+    return collect(((spell(path), score(path)) for path in paths(graph)), plus)
+
+
+def times(x, y, plus):
+    """The product of two matrices of scores."""
+    return plus.reduce(x[:, :, None] + y[None], axis=1, initial=-math.inf)
+
+
+def star(x, plus):
+    """1 + x + x^2 + ... by doubling the number of terms; the series must converge."""
+    total = np.where(np.eye(len(x), dtype=bool), 0.0, -math.inf)
+    power = x
+    for _ in range(10):
+        total = plus(total, times(power, total, plus))
+        power = times(power, power, plus)
+    return total
+
+
+def nodes_as_row(num_nodes, nodes):
+    row = np.full((1, num_nodes), -math.inf)
+    row[0, nodes] = 0.0
+    return row
+
+
+def strings(graph: ag.Graph, plus=LOG) -> Language:
+    """The language of a graph with cycles, on strings of at most LENGTH labels on either side."""
+    num_nodes, start, accept, arcs = table(graph)
+    nothing = np.full((num_nodes, num_nodes), -math.inf)
+    steps: dict[tuple[int, int], Any] = {(ag.epsilon, ag.epsilon): nothing.copy()}
+    for arc in arcs:
+        step = steps.setdefault((arc.ilabel, arc.olabel), nothing.copy())
+        step[arc.src, arc.dst] = plus(step[arc.src, arc.dst], arc.weight)
+    silent = star(steps.pop((ag.epsilon, ag.epsilon)), plus)
+    reached = {EMPTY: times(nodes_as_row(num_nodes, start), silent, plus)}
+    for num_labels in range(2 * LENGTH):
+        for x, y in [s for s in reached if len(s[0]) + len(s[1]) == num_labels]:
+            for (i, o), step in steps.items():
+                longer = x + (i,) * (i != ag.epsilon), y + (o,) * (o != ag.epsilon)
+                if max(map(len, longer)) <= LENGTH:
+                    row = times(times(reached[x, y], step, plus), silent, plus)
+                    reached[longer] = plus(reached.get(longer, -math.inf), row)
+    ends = [(s, value) for s, row in reached.items() for value in row[0, accept].tolist()]
+    return collect(ends, plus)
+
+
+def distances(graph: ag.Graph, plus=LOG, *, reverse=False) -> dict[int, float]:
+    """Per node, the joined scores of all paths from the starts (reverse: to the accepts)."""
+    num_nodes, start, accept, arcs = table(graph)
+    step = np.full((num_nodes, num_nodes), -math.inf)
+    for arc in arcs:
+        ends = (arc.dst, arc.src) if reverse else (arc.src, arc.dst)
+        step[ends] = plus(step[ends], arc.weight)
+    row = times(nodes_as_row(num_nodes, accept if reverse else start), star(step, plus), plus)
+    return dict(enumerate(row[0].tolist()))
+
+
+def total(graph: ag.Graph, plus=LOG) -> float:
+    """The joined scores of all paths of a graph with cycles."""
+    reached = distances(graph, plus)
+    return float(plus.reduce([reached[n] for n in graph.accept().tolist()], initial=-math.inf))
+
+
+def chain(graph: ag.Graph) -> list[tuple[int, int, float]] | None:
+    """The labels and weights along a graph that is one path; None for the empty graph."""
+    if graph.num_nodes() == 0:
+        return None
+    (path,) = paths(graph)
+    assert len(path) == graph.num_arcs() == graph.num_nodes() - 1
+    return trace(path)
+
+
+def trace(path: Path) -> list[tuple[int, int, float]]:
+    return [(arc.ilabel, arc.olabel, arc.weight) for arc in path]
+
+
+def item(graph: ag.Graph) -> float:
+    return graph.item()
+
+
+def weight_by_label(graph: ag.Graph) -> dict[int, float]:
+    assert graph.num_nodes() == 2
+    return dict(zip(graph.labels_to_list(), graph.weights_to_list(), strict=True))
+
+
+# The meaning of the ops on languages
+
+
+def compose(x: Language, y: Language) -> Language:
+    return collect(((i, o), s + t) for (i, m), s in x.items() for (n, o), t in y.items() if m == n)
+
+
+def forward_score(x: Language) -> float:
+    return float(LOG.reduce(list(x.values()), initial=-math.inf))
+
+
+def viterbi_score(x: Language) -> float:
+    return max(x.values(), default=-math.inf)
+
+
+def union(*xs: Language) -> Language:
+    return collect(itertools.chain.from_iterable(x.items() for x in xs))
+
+
+def concat(*xs: Language) -> Language:
+    joined: Language = {EMPTY: 0.0}
+    for y in xs:
+        joined = collect(
+            ((i + j, o + p), s + t) for (i, o), s in joined.items() for (j, p), t in y.items()
+        )
+    return joined
+
+
+def shorter(x: Language) -> Language:
+    return {string: s for string, s in x.items() if max(map(len, string)) <= LENGTH}
+
+
+def closure(x: Language) -> Language:
+    # Any number of empty rounds may come before each round and after the last.
+    pause = -math.log1p(-math.exp(x.get(EMPTY, -math.inf)))
+    once = {string: s + pause for string, s in x.items() if string != EMPTY}
+    rounds = all_rounds = {EMPTY: pause}
+    while rounds:
+        rounds = shorter(concat(rounds, once))
+        all_rounds = union(all_rounds, rounds)
+    return all_rounds
+
+
+def project_input(x: Language) -> Language:
+    return collect(((i, i), s) for (i, _), s in x.items())
+
+
+def project_output(x: Language) -> Language:
+    return collect(((o, o), s) for (_, o), s in x.items())
+
+
+def invert(x: Language) -> Language:
+    return {(o, i): s for (i, o), s in x.items()}
+
+
+def reverse(x: Language) -> Language:
+    return {(i[::-1], o[::-1]): s for (i, o), s in x.items()}
+
+
+def same(x: Any) -> Any:
+    return x
+
+
+# The meaning of the ops on paths
+
+
+def best(found: list[Path]) -> Path | None:
+    """The highest score; among equals the smallest arc ids, first difference first."""
+    possible = [path for path in found if score(path) != -math.inf]
+    return min(possible, key=lambda p: (-score(p), [arc.id for arc in p]), default=None)
+
+
+def viterbi_path(found: list[Path]) -> list[tuple[int, int, float]] | None:
+    path = best(found)
+    return None if path is None else trace(path)
+
+
+def arc_posteriors(num_arcs: int, found: list[Path]) -> list[float]:
+    posteriors = [0.0] * num_arcs
+    log_sum = LOG.reduce([score(path) for path in found], initial=-math.inf)
+    for path in found:
+        for arc in path:
+            if score(path) != -math.inf:
+                posteriors[arc.id] += math.exp(score(path) - log_sum)
+    return posteriors
+
+
+def arc_posteriors_tropical(num_arcs: int, found: list[Path]) -> list[float]:
+    ids = [arc.id for arc in best(found) or ()]
+    return [1.0 if a in ids else 0.0 for a in range(num_arcs)]
+
+
+def remove(found: list[Path], ilabel: int, olabel: int, plus=LOG) -> Language:
+    def kept(path):
+        return tuple(arc for arc in path if (arc.ilabel, arc.olabel) != (ilabel, olabel))
+
+    return collect(((spell(kept(path)), score(path)) for path in found), plus)
+
+
+def sample(found: list[Path]) -> list[list[tuple[int, int, float]]]:
+    """What may be drawn."""
+    return [trace(path) for path in found if score(path) != -math.inf]
+
+
+# The meaning of the ops on arcs
+
+
+def each_arc(change: Callable[..., float], *tables: Table) -> Table:
+    """The first graph with weights computed from the weights of all."""
+    arcs = [
+        same_arc[0]._replace(weight=change(*(arc.weight for arc in same_arc)))
+        for same_arc in zip(*(t.arcs for t in tables), strict=True)
+    ]
+    return tables[0]._replace(arcs=arcs)
+
+
+def negate(x: Table) -> Table:
+    return each_arc(lambda w: -w, x)
+
+
+def add(x: Table, y: Table) -> Table:
+    return each_arc(lambda v, w: v + w, x, y)
+
+
+def subtract(x: Table, y: Table) -> Table:
+    return each_arc(lambda v, w: v - w, x, y)
+
+
+def scale(x: Table, factor: float) -> Table:
+    return each_arc(lambda w: w * factor, x)
+
+
+# The meaning of the constructors
+
+
+def linear_graph(length: int, num_labels: int, values: Sequence[Sequence[float]]) -> Language:
+    words = itertools.product(range(num_labels), repeat=length)
+    return collect(((w, w), sum(values[t][c] for t, c in enumerate(w))) for w in words)
+
+
+def chain_graph(ilabels: Sequence[int], olabels: Sequence[int], values: Sequence[float]):
+    def spelled(labels):
+        return tuple(label for label in labels if label != ag.epsilon)
+
+    return collect([((spelled(ilabels), spelled(olabels)), sum(values))])
+
+
+# One row per op
+
+
+@dataclass(frozen=True)
+class Op:
+    """How an op is called, what it means, and on what it is tried.
+
+    `read(call(*graphs))` must equal `meaning(*map(view, graphs))`. `gradient` and `second_order`
+    say whether finite differences apply, `batch` whether a list gives the list of results.
+    """
+
+    name: str
+    call: Callable[..., ag.Graph]
+    meaning: Callable[..., Any]
+    inputs: st.SearchStrategy[tuple[Any, ...]]
+    variant: str = ""
+    view: Callable[[Any], Any] = language
+    read: Callable[[ag.Graph], Any] = language
+    gradient: bool = True
+    second_order: bool = True
+    batch: bool = True
+    one_of: bool = False  # the meaning lists every right answer
+
+    def __str__(self) -> str:
+        return f"{self.name}[{self.variant}]" if self.variant else self.name
+
+
+def of_list(op):
+    """Call an op that takes one list of graphs with each graph as an argument of its own."""
+
+    def call(*columns):
+        if any(isinstance(column, list) for column in columns):
+            return op([list(row) for row in zip(*columns, strict=True)])
+        return op(list(columns))
+
+    return call
+
+
+def with_count(meaning):
+    """A meaning on paths that also needs the number of arcs."""
+    return lambda counted: meaning(*counted)
+
+
+def counted_paths(graph):
+    return graph.num_arcs(), paths(graph)
+
+
+def weight_list(graph):
+    return graph.weights_to_list()
+
+
+def one(strategy):
+    return st.tuples(strategy)
+
+
+def two(first, second=None):
+    return st.tuples(first, first if second is None else second)
+
+
+finite = graphs(impossible=False)
+acyclic, cyclic = one(graphs()), one(convergent())
+tropical = {"view": partial(language, plus=TROPICAL), "read": partial(language, plus=TROPICAL)}
+on_strings = {"view": strings, "read": strings}
+on_tropical_strings = {
+    "view": partial(strings, plus=TROPICAL),
+    "read": partial(strings, plus=TROPICAL),
+}
+on_arcs = {"view": table, "read": table}
+no_tape = {"view": same, "gradient": False, "second_order": False, "batch": False}
+possible = graphs().filter(lambda graph: best(paths(graph)) is not None)
+
+OPS = [
+    # Scores
+    Op("forward_score", ag.forward_score, forward_score, acyclic, read=item),
+    Op("forward_score", ag.forward_score, same, cyclic, "cyclic", total, item),
+    Op("forward_score", ag.forward_score, forward_score, one(emissions()), "emissions", read=item),
+    Op("viterbi_score", ag.viterbi_score, viterbi_score, acyclic, **tropical | {"read": item}),
+    Op(
+        "viterbi_score",
+        ag.viterbi_score,
+        same,
+        cyclic,
+        "cyclic",
+        partial(total, plus=TROPICAL),
+        item,
+    ),
+    Op("viterbi_path", ag.viterbi_path, viterbi_path, acyclic, view=paths, read=chain),
+    *(
+        Op(
+            "shortest_distance",
+            partial(ag.shortest_distance, reverse=backwards, semiring=semiring),
+            same,
+            inputs,
+            f"{'reverse' if backwards else 'forward'},{semiring}{kind}",
+            partial(distances, plus=plus, reverse=backwards),
+            weight_by_label,
+        )
+        for backwards in (False, True)
+        for semiring, plus in (("log", LOG), ("tropical", TROPICAL))
+        for kind, inputs in (("", acyclic), (",cyclic", cyclic))
+    ),
+    Op(
+        "arc_posteriors",
+        ag.arc_posteriors,
+        with_count(arc_posteriors),
+        acyclic,
+        view=counted_paths,
+        read=weight_list,
+    ),
+    Op(
+        "arc_posteriors",
+        partial(ag.arc_posteriors, semiring="tropical"),
+        with_count(arc_posteriors_tropical),
+        acyclic,
+        "tropical",
+        counted_paths,
+        weight_list,
+    ),
+    # Products
+    Op("compose", ag.compose, compose, two(graphs())),
+    Op("compose", ag.compose, compose, two(graphs(), emissions()), "emissions"),
+    Op("intersect", ag.intersect, compose, two(acceptors())),
+    Op("intersect", ag.intersect, compose, two(acceptors(), emissions()), "emissions"),
+    Op("intersect", ag.intersect, compose, two(emissions(), acceptors()), "emissions first"),
+    Op(
+        "intersect",
+        ag.intersect,
+        compose,
+        two(convergent(transducer=False, max_nodes=3, max_arcs=5)),
+        "cyclic",
+        **on_strings,
+    ),
+    # Rational operations
+    Op("union", of_list(ag.union), union, two(graphs())),
+    Op("union", of_list(ag.union), union, two(convergent()), "cyclic", **on_strings),
+    Op("concat", of_list(ag.concat), concat, two(graphs())),
+    Op(
+        "concat",
+        of_list(ag.concat),
+        lambda *xs: shorter(concat(*xs)),
+        two(convergent()),
+        "cyclic",
+        **on_strings,
+    ),
+    Op("closure", ag.closure, closure, one(closable()), read=strings),
+    # Arithmetic of weights
+    Op("negate", ag.negate, negate, one(finite), **on_arcs),
+    Op("add", ag.add, add, same_structure(graphs()), **on_arcs),
+    Op("subtract", ag.subtract, subtract, same_structure(finite), **on_arcs),
+    Op("scale", lambda g: ag.scale(g, -1.5), lambda x: scale(x, -1.5), one(finite), **on_arcs),
+    # Structure
+    Op("clone", ag.clone, same, cyclic, **on_arcs),
+    Op("project_input", ag.project_input, project_input, acyclic),
+    Op("project_input", ag.project_input, project_input, one(emissions()), "emissions"),
+    Op("project_output", ag.project_output, project_output, acyclic),
+    Op("invert", ag.invert, invert, cyclic, **on_strings),
+    Op("reverse", ag.reverse, reverse, cyclic, **on_strings),
+    Op("connect", ag.connect, same, cyclic, **on_strings),
+    Op("remove", ag.remove, same, acyclic),
+    Op("remove", partial(ag.remove, semiring="tropical"), same, acyclic, "tropical", **tropical),
+    Op("remove", ag.remove, same, cyclic, "cyclic", **on_strings),
+    Op(
+        "remove",
+        partial(ag.remove, semiring="tropical"),
+        same,
+        cyclic,
+        "cyclic,tropical",
+        **on_tropical_strings,
+    ),
+    Op(
+        "remove",
+        lambda g: ag.remove(g, 0, 1),
+        lambda found: remove(found, 0, 1),
+        acyclic,
+        "label",
+        view=paths,
+    ),
+    Op(
+        "remove",
+        lambda g: ag.remove(g, 1, semiring="tropical"),
+        lambda found: remove(found, 1, 1, TROPICAL),
+        acyclic,
+        "label,tropical",
+        paths,
+        tropical["read"],
+    ),
+    Op("arc_sort", ag.arc_sort, same, cyclic, **on_strings),
+    Op("arc_sort", partial(ag.arc_sort, olabel=True), same, cyclic, "olabel", **on_strings),
+    Op("top_sort", ag.top_sort, same, acyclic),
+    Op(
+        "sample",
+        partial(ag.sample, seed=7),
+        sample,
+        one(possible),
+        view=paths,
+        read=chain,
+        batch=False,
+        one_of=True,
+    ),
+    # Constructors
+    Op(
+        "linear_graph",
+        lambda values: ag.linear_graph(len(values), 2, values, dtype="float64"),
+        lambda values: linear_graph(len(values), 2, values),
+        one(st.lists(st.tuples(grid(), grid()), max_size=3)),
+        **no_tape,
+    ),
+    Op(
+        "scalar_graph",
+        ag.scalar_graph,
+        lambda weight: collect([(EMPTY, weight)]),
+        one(grid()),
+        **no_tape,
+    ),
+    Op(
+        "chain_graph",
+        lambda arcs: ag.chain_graph(*map(list, zip(*arcs, strict=True)), dtype="float64"),
+        lambda arcs: chain_graph(*zip(*arcs, strict=True)),
+        one(st.lists(st.tuples(st.integers(-1, 2), st.integers(-1, 2), grid()), min_size=1)),
+        **no_tape,
+    ),
+]

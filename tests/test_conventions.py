@@ -1,0 +1,132 @@
+"""An op has five places, and every public name has a docstring with an example that runs."""
+
+import doctest
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+import spec
+
+import arcgrad as ag
+
+ROOT = Path(__file__).parents[1]
+
+# Public functions that are no ops: they compare, build, differentiate, schedule, or use files.
+COMPARE = {"equal", "isomorphic", "rand_equivalent"}
+BUILD = {"linear_graph", "scalar_graph", "chain_graph"}
+NOT_OPS = {
+    *("backward", "grad", "hvp", "no_grad", "is_grad_enabled"),
+    *("set_num_threads", "get_num_threads", "parallel_for"),
+    *("save", "load", "savetxt", "loadtxt", "write_dot", "draw"),
+}
+
+
+def public_functions():
+    return {
+        n for n in ag.__all__ if callable(getattr(ag, n)) and not inspect.isclass(getattr(ag, n))
+    }
+
+
+def files():
+    return {path.stem for path in (ROOT / "csrc/arcgrad/ops").glob("*.cpp")}
+
+
+def declared():
+    text = (ROOT / "csrc/arcgrad/ops.h").read_text()
+    return {name.removesuffix("_") for name in re.findall(r"\b(\w+)\(", text)}
+
+
+def bound():
+    return set(re.findall(r'"(\w+)"', (ROOT / "bindings/ops.cpp").read_text()))
+
+
+def rows():
+    return {op.name for op in spec.OPS}
+
+
+def imported():
+    text = (ROOT / "python/arcgrad/__init__.py").read_text()
+    return set(re.findall(r"\w+", text)) & set(ag.__all__)
+
+
+OPS = sorted((public_functions() | rows() | files()) - NOT_OPS - BUILD - COMPARE)
+
+
+def test_there_are_ops():
+    assert {"compose", "forward_score", "union", "remove"} <= set(OPS)
+    assert len(OPS) >= 25
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_an_op_has_its_five_places(op):
+    places = {
+        f"csrc/arcgrad/ops/{op}.cpp": files(),
+        "a declaration in csrc/arcgrad/ops.h": declared(),
+        "a binding in bindings/ops.cpp": bound(),
+        "its name in python/arcgrad/__init__.py": imported(),
+        "a row in tests/spec.py": rows(),
+    }
+    missing = [place for place, names in places.items() if op not in names]
+    assert not missing, f"{op} lacks {', '.join(missing)}"
+
+
+@pytest.mark.parametrize("name", sorted(BUILD))
+def test_constructors_have_a_row(name):
+    assert name in rows()
+
+
+def test_all_is_sorted_and_complete():
+    assert len(set(ag.__all__)) == len(ag.__all__)
+    for name in ag.__all__:
+        assert hasattr(ag, name)
+    public = {n for n in vars(ag) if not n.startswith("_") and not inspect.ismodule(getattr(ag, n))}
+    assert public <= set(ag.__all__)
+
+
+def documented():
+    """Every public object that can carry a docstring, by its full name."""
+    found = {}
+    for name in ag.__all__:
+        thing = getattr(ag, name)
+        if inspect.ismodule(thing) or not callable(thing):
+            continue
+        found[name] = thing
+        if inspect.isclass(thing):
+            members = {n: m for n, m in vars(thing).items() if not n.startswith("_")}
+            found |= {f"{name}.{n}": m for n, m in members.items()}
+    found["criterion.ctc_loss"] = ag.criterion.ctc_loss
+    return found
+
+
+DOCUMENTED = documented()
+
+
+def docstring(thing):
+    """The docstring; those of static methods sit on the function they wrap."""
+    return inspect.getdoc(getattr(thing, "__func__", thing)) or ""
+
+
+@pytest.mark.parametrize("name", sorted(DOCUMENTED))
+def test_every_public_name_has_a_docstring(name):
+    text = docstring(DOCUMENTED[name])
+    assert len(text.split()) >= 3, f"{name} has no docstring"
+
+
+@pytest.mark.parametrize("name", sorted(n for n in DOCUMENTED if "." not in n))
+def test_every_function_shows_an_example(name):
+    assert ">>> " in docstring(DOCUMENTED[name]), f"the docstring of {name} has no example"
+
+
+@pytest.mark.parametrize(
+    "name", sorted(n for n, thing in DOCUMENTED.items() if ">>> " in docstring(thing))
+)
+def test_examples_run(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    example = doctest.DocTestParser().get_doctest(
+        docstring(DOCUMENTED[name]), {"ag": ag}, name, None, 0
+    )
+    output = []
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    runner.run(example, out=output.append)
+    assert runner.summarize(verbose=False).failed == 0, "".join(output)

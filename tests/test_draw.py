@@ -1,0 +1,194 @@
+"""`draw` and the pictures that notebooks show."""
+
+import os
+import stat
+import sys
+import xml.etree.ElementTree as ET
+
+import pytest
+from tools import build, run_python
+
+import arcgrad as ag
+from arcgrad import drawing
+
+pytest.importorskip("pygraphviz")
+
+MAGIC = {"svg": b"<?xml", "png": b"\x89PNG\r\n", "pdf": b"%PDF-"}
+
+
+@pytest.fixture
+def token():
+    """The token graph of the paper: one or more frames of a, which is written once."""
+    return build(2, {0}, {1}, [(0, 1, 0, 0, 0.5), (1, 1, 0, ag.epsilon, -1.25)])
+
+
+def texts(svg):
+    return [node.text for node in ET.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
+
+
+def shapes(svg):
+    """For every node, the widths of its outlines."""
+    found = {}
+    for group in ET.fromstring(svg).iter("{http://www.w3.org/2000/svg}g"):
+        if group.get("class") == "node":
+            name = group.find("{http://www.w3.org/2000/svg}title").text
+            rings = group.findall("{http://www.w3.org/2000/svg}ellipse")
+            found[int(name)] = [ring.get("stroke-width") for ring in rings]
+    return found
+
+
+@pytest.mark.parametrize("kind", ["svg", "png", "pdf"])
+def test_the_ending_says_the_format(token, tmp_path, kind):
+    for path in (tmp_path / f"token.{kind}", str(tmp_path / f"TOKEN.{kind.upper()}")):
+        ag.draw(token, path)
+        with open(path, "rb") as file:
+            assert file.read().startswith(MAGIC[kind])
+
+
+def test_a_transducer_shows_both_labels_and_the_weight(token, tmp_path):
+    path = tmp_path / "token.svg"
+    ag.draw(token, path, {0: "a"}, ["A"])
+    assert sorted(texts(path.read_text())) == ["0", "1", "a:A/0.5", "a:ε/\N{MINUS SIGN}1.25"] or (
+        sorted(texts(path.read_text())) == ["0", "1", "a:A/0.5", "a:ε/-1.25"]
+    )
+
+
+def test_an_acceptor_shows_one_label(tmp_path):
+    path = tmp_path / "graph.svg"
+    ag.draw(ag.chain_graph([1, 0], weights=[0.5, 2.0]), path, ["a", "b"])
+    assert texts(path.read_text()) == ["0", "1", "b/0.5", "2", "a/2"]
+
+
+def test_without_symbols_labels_are_numbers(tmp_path):
+    path = tmp_path / "graph.svg"
+    ag.draw(ag.chain_graph([17, ag.epsilon], weights=[1.0, 1.0]), path)
+    assert {"17/1", "ε/1"} <= set(texts(path.read_text()))
+
+
+def test_any_text_can_be_a_symbol(tmp_path):
+    path = tmp_path / "graph.svg"
+    symbols = ['say "hi"', "back\\slash", "<b>&amp;</b>", "ψ→日本", "\\N", "two words"]
+    ag.draw(ag.chain_graph(range(6)), path, symbols)
+    assert set(symbols) <= {
+        text.replace("\N{NO-BREAK SPACE}", " ") for text in texts(path.read_text())
+    }
+
+
+def test_starts_are_bold_and_accepts_have_two_rings(tmp_path):
+    path = tmp_path / "graph.svg"
+    arcs = [(0, 1, 0, 0, 0.0), (1, 2, 0, 0, 0.0), (3, 2, 0, 0, 0.0)]
+    ag.draw(build(4, {0, 3}, {2, 3}, arcs), path)
+    found = shapes(path.read_text())
+    assert [len(found[node]) for node in range(4)] == [1, 1, 2, 2]
+    bold = [node for node in range(4) if "2" in found[node]]
+    assert bold == [0, 3]
+
+
+def test_arcs_go_from_left_to_right(tmp_path):
+    path = tmp_path / "graph.svg"
+    ag.draw(ag.chain_graph([0, 1, 2]), path)
+    centres = {}
+    for group in ET.fromstring(path.read_text()).iter("{http://www.w3.org/2000/svg}g"):
+        if group.get("class") == "node":
+            ring = group.find("{http://www.w3.org/2000/svg}ellipse")
+            name = group.find("{http://www.w3.org/2000/svg}title").text
+            centres[name] = float(ring.get("cx"))
+    assert sorted(centres, key=centres.get) == ["0", "1", "2", "3"]
+
+
+def test_an_empty_graph_can_be_drawn(tmp_path):
+    ag.draw(ag.Graph(), tmp_path / "empty.svg")
+    assert texts((tmp_path / "empty.svg").read_text()) == []
+
+
+@pytest.mark.parametrize("name", ["graph", "graph.gif", "graph.dot", "svg"])
+def test_other_formats_are_an_error(token, tmp_path, name):
+    with pytest.raises(
+        ValueError, match=r"draw: the file name must end in .*, but it is .*graph|svg"
+    ):
+        ag.draw(token, tmp_path / name)
+    assert not (tmp_path / name).exists()
+
+
+def test_a_label_without_a_symbol_is_named(token, tmp_path):
+    with pytest.raises(ValueError, match=r"draw: the input symbols .* label 0 is missing"):
+        ag.draw(token, tmp_path / "graph.svg", {7: "x"})
+    with pytest.raises(ValueError, match=r"draw: the output symbols .* label 0 is missing"):
+        ag.draw(token, tmp_path / "graph.svg", ["a"], [])
+    with pytest.raises(TypeError, match="draw: isymbols must be a dict"):
+        ag.draw(token, tmp_path / "graph.svg", "a")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_large_graph_is_refused_with_its_size(tmp_path):
+    large = ag.linear_graph(1000, 3)
+    with pytest.raises(
+        ValueError, match=r"draw: .* at most 2000 .*, but it has 1001 nodes and 3000"
+    ):
+        ag.draw(large, tmp_path / "graph.svg")
+    with pytest.raises(ValueError, match=r"at most 3 nodes .*; .* max_size, or use write_dot"):
+        ag.draw(ag.chain_graph([0] * 3), tmp_path / "graph.svg", max_size=3)
+    ag.draw(ag.chain_graph([0] * 3), tmp_path / "graph.svg", max_size=4)
+    assert (tmp_path / "graph.svg").exists()
+
+
+def test_a_layout_that_takes_long_is_given_up(tmp_path):
+    size = 40
+    arcs = [(a, b, 0, 0, 1.0) for a in range(size) for b in range(size)]
+    with pytest.raises(TimeoutError, match=r"draw: .* in 0.5 seconds, .* 40 nodes and 1600 arcs; "):
+        ag.draw(build(size, {0}, {1}, arcs), tmp_path / "graph.svg", max_seconds=0.5)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failure_leaves_the_old_picture(token, tmp_path, monkeypatch):
+    path = tmp_path / "graph.svg"
+    path.write_text("old")
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(RuntimeError, match="draw: Graphviz must render"):
+        ag.draw(token, path)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_picture_replaces_the_old_one_with_ordinary_rights(token, tmp_path):
+    path = tmp_path / "graph.svg"
+    ag.draw(token, path)
+    ag.draw(ag.chain_graph([5]), path)
+    assert "5" in texts(path.read_text())
+    mask = os.umask(0)
+    os.umask(mask)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~mask
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_that_is_missing_is_an_os_error(token, tmp_path):
+    with pytest.raises(FileNotFoundError):
+        ag.draw(token, tmp_path / "nowhere" / "graph.svg")
+
+
+def test_without_pygraphviz_the_message_says_what_to_do(token, tmp_path, monkeypatch):
+    monkeypatch.setattr(drawing, "find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r"pip install arcgrad\[draw\].*write_dot"):
+        ag.draw(token, tmp_path / "graph.svg")
+    assert token._repr_svg_() is None
+    ag.write_dot(token, tmp_path / "graph.dot")
+    assert "digraph" in (tmp_path / "graph.dot").read_text()
+
+
+def test_importing_arcgrad_does_not_import_pygraphviz():
+    assert run_python("import sys, arcgrad; print('pygraphviz' in sys.modules)").strip() == "False"
+
+
+def test_a_notebook_shows_the_picture(token):
+    assert "0:ε/-1.25" in [t.replace("\N{MINUS SIGN}", "-") for t in texts(token._repr_svg_())]
+
+
+def test_a_notebook_shows_text_for_a_large_graph():
+    large = ag.linear_graph(1000, 3)
+    assert large._repr_svg_() is None
+    assert "1001 nodes" in repr(large)
+
+
+def test_a_notebook_shows_text_if_the_layout_takes_long(monkeypatch):
+    monkeypatch.setattr(drawing, "NOTEBOOK_SECONDS", 0.001)
+    assert ag.chain_graph([0])._repr_svg_() is None

@@ -1,0 +1,213 @@
+"""The laws that hold for every op: what `spec.OPS` says, on random graphs."""
+
+import copy
+import math
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from gradients import assert_gradient, assert_second_order, leaves
+from hypothesis import given
+from hypothesis import strategies as st
+from spec import OPS, Op, language, strings
+from strategies import graphs
+from tools import snapshot, weights, with_dtype
+
+import arcgrad as ag
+
+
+def rows(condition=lambda op: True):
+    chosen = [op for op in OPS if condition(op)]
+    return pytest.mark.parametrize("op", chosen, ids=map(str, chosen))
+
+
+every_op = rows()
+differentiable = rows(lambda op: op.gradient)
+twice_differentiable = rows(lambda op: op.second_order)
+with_lists = rows(lambda op: op.batch)
+several_inputs = {"add", "subtract", "compose", "intersect", "union", "concat"}
+with_slots = rows(lambda op: op.name in several_inputs)
+
+
+def assert_same(actual, expected, tolerance):
+    """Equal structure, and numbers within the tolerance relative to their size."""
+    if isinstance(expected, dict):
+        assert actual.keys() == expected.keys()
+        for key in expected:
+            assert_same(actual[key], expected[key], tolerance)
+    elif isinstance(expected, (list, tuple)):
+        assert len(actual) == len(expected), f"{actual} is not {expected}"
+        for one, other in zip(actual, expected, strict=True):
+            assert_same(one, other, tolerance)
+    elif isinstance(expected, float):
+        close = math.isclose(actual, expected, rel_tol=tolerance, abs_tol=tolerance)
+        assert close, f"{actual} is not {expected}"
+    else:
+        assert actual == expected
+
+
+def assert_meaning(op: Op, arguments):
+    actual, expected = op.read(op.call(*arguments)), op.meaning(*map(op.view, arguments))
+    if op.one_of:
+        assert actual in expected
+    else:
+        assert_same(actual, expected, 1e-9)
+
+
+@given(graphs())
+def test_both_ways_to_read_a_language_agree(graph):
+    short = {s: v for s, v in language(graph).items() if max(map(len, s)) <= 3}
+    assert_same(strings(graph), short, 1e-9)
+
+
+@every_op
+@given(data=st.data())
+def test_meaning(op: Op, data):
+    assert_meaning(op, data.draw(op.inputs))
+
+
+@with_slots
+@given(data=st.data())
+def test_meaning_with_the_same_graph_in_every_slot(op: Op, data):
+    arguments = data.draw(op.inputs)
+    assert_meaning(op, [arguments[0]] * len(arguments))
+
+
+@differentiable
+@given(data=st.data())
+def test_gradient(op: Op, data):
+    assert_gradient(op.call, *data.draw(op.inputs))
+
+
+@twice_differentiable
+@given(data=st.data())
+def test_second_order(op: Op, data):
+    assert_second_order(op.call, *data.draw(op.inputs))
+
+
+@with_slots
+@given(data=st.data())
+def test_gradient_with_the_same_graph_in_every_slot(op: Op, data):
+    arguments = data.draw(op.inputs)
+    assert_gradient(lambda graph: op.call(*[graph] * len(arguments)), arguments[0])
+
+
+@with_slots
+@given(data=st.data())
+def test_second_order_with_the_same_graph_in_every_slot(op: Op, data):
+    arguments = data.draw(op.inputs)
+    assert_second_order(lambda graph: op.call(*[graph] * len(arguments)), arguments[0])
+
+
+@differentiable
+@given(data=st.data())
+def test_inputs_are_unchanged(op: Op, data):
+    arguments = data.draw(op.inputs)
+    before = list(map(snapshot, arguments))
+    output = op.call(*arguments)
+    ag.backward(output)
+    assert list(map(snapshot, arguments)) == before
+
+
+@differentiable
+@given(data=st.data())
+def test_the_same_call_gives_the_same_bits(op: Op, data):
+    arguments = data.draw(op.inputs)
+    first = snapshot(op.call(*arguments))
+    assert snapshot(op.call(*arguments)) == first
+    assert snapshot(op.call(*map(copy.deepcopy, arguments))) == first
+
+
+@differentiable
+@given(data=st.data())
+def test_backward_stores_what_grad_returns(op: Op, data):
+    arguments = leaves(data.draw(op.inputs))
+    expected = ag.grad(op.call(*arguments), arguments)
+    ag.backward(op.call(*arguments))
+    for graph, gradient in zip(arguments, expected, strict=True):
+        assert weights(graph.grad()).tolist() == weights(gradient).tolist()
+
+
+@differentiable
+@given(data=st.data())
+def test_no_grad_changes_no_value(op: Op, data):
+    arguments = data.draw(op.inputs)
+    expected = op.call(*arguments)
+    with ag.no_grad():
+        actual = op.call(*arguments)
+    assert snapshot(actual) == snapshot(expected)
+    assert expected.calc_grad
+    assert not actual.calc_grad
+
+
+@with_lists
+@given(data=st.data())
+def test_a_list_equals_a_loop(op: Op, data):
+    batch = data.draw(st.lists(op.inputs, min_size=1, max_size=3))
+    expected = [snapshot(op.call(*arguments)) for arguments in batch]
+    columns = [list(column) for column in zip(*batch, strict=True)]
+    assert [snapshot(graph) for graph in op.call(*columns)] == expected
+
+
+@rows(lambda op: op.name in {"add", "subtract", "compose", "intersect"})
+@given(data=st.data())
+def test_a_single_graph_is_used_with_every_element(op: Op, data):
+    first, second = data.draw(op.inputs)
+    expected = [snapshot(op.call(first, second))] * 3
+    assert [snapshot(g) for g in op.call(first, [second] * 3)] == expected
+    assert [snapshot(g) for g in op.call([first] * 3, second)] == expected
+    assert [snapshot(g) for g in op.call([first], [second] * 3)] == expected
+    assert [snapshot(g) for g in op.call([first] * 3, [second])] == expected
+
+
+@differentiable
+@given(data=st.data())
+def test_float32_is_close_to_float64(op: Op, data):
+    arguments = data.draw(op.inputs)
+    narrow = [with_dtype(graph, "float32") for graph in arguments]
+    actual = op.read(op.call(*narrow))
+    assert_same(actual, op.read(op.call(*arguments)), 2e-5)
+
+
+@with_lists
+@given(data=st.data())
+def test_the_number_of_threads_changes_no_bit(op: Op, data):
+    batch = data.draw(st.lists(op.inputs, min_size=2, max_size=4))
+    before = ag.get_num_threads()
+    found = []
+    try:
+        for num_threads in (1, 2, 5):
+            ag.set_num_threads(num_threads)
+            columns = [leaves(column) for column in zip(*batch, strict=True)]
+            # One graph is shared by the whole batch: its gradient is a sum over the elements.
+            columns[0] = [columns[0][0]] * len(batch) if len(columns) == 1 else columns[0]
+            outputs = op.call(*columns)
+            ag.backward(outputs)
+            results = [snapshot(graph) for graph in outputs]
+            results += [snapshot(graph.grad()) for column in columns for graph in column]
+            found.append(results)
+    finally:
+        ag.set_num_threads(before)
+    assert found[0] == found[1] == found[2]
+
+
+@differentiable
+@given(data=st.data())
+def test_many_threads_may_share_a_fresh_graph(op: Op, data):
+    arguments = data.draw(op.inputs)
+    expected = snapshot(op.call(*map(copy.deepcopy, arguments)))
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(lambda _: op.call(*arguments), range(8)))
+    assert [snapshot(graph) for graph in results] == [expected] * 8
+
+
+@rows(lambda op: op.name in {"forward_score", "viterbi_score"})
+@given(data=st.data())
+def test_a_score_without_a_path_has_no_gradient(op: Op, data):
+    (graph,) = data.draw(op.inputs)
+    dead = leaves([graph])[0]
+    dead.set_weights(np.full(graph.num_arcs(), -math.inf))
+    score = op.call(dead)
+    lucky = set(dead.start().tolist()) & set(dead.accept().tolist())
+    assert score.item() == (0.0 if lucky else -math.inf)
+    assert not np.any(weights(ag.grad(score, dead)))

@@ -1,0 +1,102 @@
+"""Small helpers on graphs that several test files use."""
+
+import copy
+import os
+import subprocess
+import sys
+
+import numpy as np
+
+import arcgrad as ag
+
+
+def build(num_nodes, start, accept, arcs, *, dtype="float64", calc_grad=True):
+    """A graph from lists, through `add_node` and `add_arc`."""
+    graph = ag.Graph(calc_grad, dtype=dtype)
+    for node in range(num_nodes):
+        graph.add_node(node in start, node in accept)
+    for arc in arcs:
+        graph.add_arc(*arc)
+    return graph
+
+
+def build_from_arrays(num_nodes, start, accept, arcs, *, dtype="float64", calc_grad=True):
+    """The same graph through `Graph.from_arrays`."""
+    columns = [np.array([arc[k] for arc in arcs], np.int32) for k in range(4)]
+    weights = np.array([arc[4] for arc in arcs], dtype)
+    return ag.Graph.from_arrays(
+        *columns,
+        weights,
+        start=np.array(sorted(start), np.int32),
+        accept=np.array(sorted(accept), np.int32),
+        num_nodes=num_nodes,
+        dtype=dtype,
+        calc_grad=calc_grad,
+    )
+
+
+def with_weights(graph, weights, *, calc_grad=True):
+    """A new leaf with the structure of `graph` and these weights."""
+    leaf = copy.copy(graph)
+    leaf.calc_grad = calc_grad
+    leaf.set_weights(weights)
+    return leaf
+
+
+def with_dtype(graph, dtype):
+    """A new leaf with the same content and another dtype."""
+    src, dst, ilabel, olabel, weight = graph.arcs()
+    return ag.Graph.from_arrays(
+        src,
+        dst,
+        ilabel,
+        olabel,
+        np.asarray(weight).ravel(),
+        start=graph.start(),
+        accept=graph.accept(),
+        num_nodes=graph.num_nodes(),
+        dtype=dtype,
+    )
+
+
+def snapshot(graph):
+    """Everything a graph contains, comparable with `==` bit by bit (NaN included)."""
+    return (
+        graph.num_nodes(),
+        graph.start().tolist(),
+        graph.accept().tolist(),
+        graph.src_nodes().tolist(),
+        graph.dst_nodes().tolist(),
+        graph.ilabels().tolist(),
+        graph.olabels().tolist(),
+        str(graph.dtype),
+        graph.weights_to_numpy().tobytes(),
+    )
+
+
+def weights(graph):
+    """The weights of a graph as a flat float64 array."""
+    return np.asarray(graph.weights_to_numpy(), np.float64).ravel()
+
+
+def acceptor(*words, weight=0.0, dtype="float64", calc_grad=True):
+    """One accepted path per word (a sequence of labels); the weight is on every arc."""
+    chains = [
+        ag.chain_graph(list(word), weights=[weight] * len(word), dtype=dtype, calc_grad=calc_grad)
+        for word in words
+    ]
+    return ag.union(chains)
+
+
+def run_python(code, *, timeout=120, **environment):
+    """Run `code` in a fresh interpreter; return what it printed. Fails if it does not end well."""
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+        env={**os.environ, **environment},
+    )
+    assert result.returncode == 0, f"exit code {result.returncode}\n{result.stdout}{result.stderr}"
+    return result.stdout
