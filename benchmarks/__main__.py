@@ -1,4 +1,4 @@
-"""The command line: ``python -m benchmarks [case ...] [--json FILE] [--quick]``."""
+"""The command line: ``python -m benchmarks [case ...] [--json FILE] [--quick] [--cpu]``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 
 import arcgrad as ag
 
-from .harness import Report, Settings, clear_progress, environment, report_text, write_json
+from .harness import Report, Settings, clear_progress, environment, is_busy, report_text, write_json
 
 CASES = ("forward", "compose", "construct", "second_order", "batch", "slope")
 
@@ -18,15 +18,22 @@ def main() -> None:
     parser.add_argument("cases", nargs="*", metavar="case", help=f"of {', '.join(CASES)}")
     parser.add_argument("--json", metavar="FILE", help="also write every figure to FILE")
     parser.add_argument("--quick", action="store_true", help="small sizes; nothing is judged")
+    parser.add_argument(
+        "--cpu", action="store_true", help="count processor time, for a machine with other work"
+    )
     arguments = parser.parse_args()
     if unknown := [case for case in arguments.cases if case not in CASES]:
         parser.error(f"case must be one of {', '.join(CASES)}, but got {', '.join(unknown)}")
 
-    settings = Settings(quick=arguments.quick)
+    settings = Settings(quick=arguments.quick, cpu=arguments.cpu)
     ag.set_num_threads(1)
     for key, value in environment().items():
         print(f"{key}: {value}")
-    print("one thread; ratios are peer / ours where larger is better\n", flush=True)
+    clock = "processor time" if settings.cpu else "wall time"
+    print(f"one thread, {clock}; a ratio is peer / ours, but ours / peer if its target is a limit")
+    if is_busy() and not settings.cpu:
+        print("warning: other work is running, so wall times are not fair; use --cpu")
+    print(flush=True)
 
     reports: dict[str, Report] = {}
     begin = time.perf_counter()

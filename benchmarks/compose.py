@@ -5,9 +5,10 @@ OpenFst gets its inputs sorted by label beforehand and trims its result (``conne
 
 from __future__ import annotations
 
-import arcgrad as ag
 import numpy as np
 import pywrapfst as fst
+
+import arcgrad as ag
 
 from .graphs import Arrays, lexicon, random_graph, random_words, text_chain
 from .harness import Report, Row, Settings, faster_by, interleave

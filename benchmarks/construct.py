@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-import arcgrad as ag
 import numpy as np
+
+import arcgrad as ag
 
 from .graphs import Arrays, uniform_dag
 from .harness import Report, Row, Settings, interleave, takes_under
@@ -33,7 +34,7 @@ def building(settings: Settings) -> list[Row]:
         settings,
     )
     # Seconds per call: a few rounds of it are enough.
-    few = Settings(quick=True)
+    few = replace(settings, quick=True)
     peer = interleave("construct", {OPENFST: lambda: openfst(arrays, "log")}, few)
     built = times.pop("from_arrays")
     rows = [Row("from_arrays", built, OPENFST, peer[OPENFST], takes_under(15e-3))]

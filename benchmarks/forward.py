@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 
-import arcgrad as ag
 import pywrapfst as fst
+
+import arcgrad as ag
 
 from .graphs import uniform_dag
 from .harness import Report, Row, Settings, faster_by, interleave

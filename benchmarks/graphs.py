@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import arcgrad as ag
 import numpy as np
 import numpy.typing as npt
+
+import arcgrad as ag
 
 Ints = npt.NDArray[np.int32]
 

@@ -16,12 +16,24 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+Clock = Callable[[], float]
+
 
 @dataclass(frozen=True)
 class Settings:
-    """How long to measure. A case is told ``quick`` so that it can shrink its graphs."""
+    """How to measure. A case is told ``quick`` so that it can shrink its graphs.
+
+    With ``cpu`` the clock counts the processor time of this process. On a busy machine that is the
+    fairer clock: a long call is always interrupted, while the fastest of many short ones is not, so
+    wall time would favour the faster peer.
+    """
 
     quick: bool = False
+    cpu: bool = False
+
+    @property
+    def clock(self) -> Clock:
+        return time.process_time if self.cpu else time.perf_counter
 
     @property
     def rounds(self) -> int:
@@ -158,32 +170,32 @@ def clear_progress() -> None:
 SAMPLE_SECONDS = 1e-3
 
 
-def calls_per_sample(task: Task) -> int:
+def calls_per_sample(task: Task, clock: Clock) -> int:
     """How often a fast call is repeated, so that the clock's own cost does not show."""
     if task.setup is not None:
         return 1
     calls = 1
     while True:
-        seconds = sample(task, calls) * calls
+        seconds = sample(task, calls, clock) * calls
         if seconds > SAMPLE_SECONDS / 2:
             return max(1, round(SAMPLE_SECONDS / seconds * calls)) if calls > 1 else 1
         calls *= 4
 
 
-def sample(task: Task, calls: int) -> float:
+def sample(task: Task, calls: int, clock: Clock) -> float:
     """Seconds per call. Freeing the result of a lone call is off the clock, for every peer."""
     run = task.run
     arguments = () if task.setup is None else (task.setup(),)
     if calls == 1:
-        begin = time.perf_counter()
+        begin = clock()
         result = run(*arguments)
-        seconds = time.perf_counter() - begin
+        seconds = clock() - begin
         del result
         return seconds
-    begin = time.perf_counter()
+    begin = clock()
     for _ in range(calls):
         run()
-    return (time.perf_counter() - begin) / calls
+    return (clock() - begin) / calls
 
 
 def interleave(
@@ -195,8 +207,8 @@ def interleave(
     show_progress(f"{name}: warming up")
     calls = {}
     for key, task in prepared.items():
-        sample(task, 1)
-        calls[key] = calls_per_sample(task)
+        sample(task, 1, settings.clock)
+        calls[key] = calls_per_sample(task, settings.clock)
     begin = time.perf_counter()
     gc.collect()
     gc.disable()
@@ -207,7 +219,7 @@ def interleave(
             if sys.stderr.isatty():
                 show_progress(f"{name}: round {done + 1} of {settings.rounds}")
             for key, task in prepared.items():
-                samples[key].append(sample(task, calls[key]))
+                samples[key].append(sample(task, calls[key], settings.clock))
     finally:
         gc.enable()
     clear_progress()
@@ -290,6 +302,7 @@ def row_json(row: Row, settings: Settings) -> dict[str, Any]:
 def write_json(file_name: str, reports: Mapping[str, Report], settings: Settings) -> None:
     content = {
         "quick": settings.quick,
+        "clock": settings.clock.__name__,
         "environment": environment(),
         "cases": {
             name: {
@@ -318,6 +331,11 @@ def environment() -> dict[str, Any]:
         "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         "date": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
+
+
+def is_busy() -> bool:
+    """Whether more processes want to run than the machine has spare cores for."""
+    return hasattr(os, "getloadavg") and os.getloadavg()[0] > (os.cpu_count() or 1) / 2
 
 
 def processor_name() -> str:

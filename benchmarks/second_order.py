@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import arcgrad as ag
 import numpy as np
+
+import arcgrad as ag
 
 from .graphs import uniform_dag
 from .harness import Report, Row, Settings, costs_at_most, interleave

@@ -15,9 +15,11 @@ nb::object as_array(const char* op, const char* what, nb::handle values) {
   }
 }
 
-std::string kind_of(nb::handle array) { return nb::cast<std::string>(array.attr("dtype").attr("kind")); }
+std::string show(nb::handle object) { return nb::str(object).c_str(); }
 
-std::string name_of(nb::handle array) { return nb::cast<std::string>(nb::str(array.attr("dtype"))); }
+std::string kind_of(nb::handle array) { return show(array.attr("dtype").attr("kind")); }
+
+std::string name_of(nb::handle array) { return show(array.attr("dtype")); }
 
 }  // namespace
 
@@ -32,7 +34,7 @@ DType to_dtype(const char* op, nb::handle dtype) {
   if (nb::isinstance<nb::str>(dtype)) name = nb::cast<std::string>(dtype);
   if (name != "float32" && name != "float64") {
     nb::module_ numpy = nb::module_::import_("numpy");
-    name = nb::cast<std::string>(nb::str(numpy.attr("dtype")(dtype)));
+    name = show(numpy.attr("dtype")(dtype));
   }
   require(name == "float32" || name == "float64", op, "the dtype must be float32 or float64, but it is ",
           name);
@@ -53,8 +55,11 @@ int32_t to_int32(const char* op, const char* what, int64_t value) {
 
 std::vector<int32_t> to_ints(const char* op, const char* what, nb::handle values) {
   nb::object array = as_array(op, what, values);
-  require(nb::cast<int>(array.attr("ndim")) == 1, op, what,
-          " must have one dimension, but its shape is ", nb::str(array.attr("shape")).c_str());
+  const int ndim = nb::cast<int>(array.attr("ndim"));
+  if (ndim == 0)
+    throw nb::type_error(text(op, ": ", what, " must be array-like, but it is ", show(values)).c_str());
+  require(ndim == 1, op, what, " must have one dimension, but its shape is ",
+          show(array.attr("shape")));
   const auto size = nb::cast<size_t>(array.attr("size"));
   if (size == 0) return {};
   const std::string kind = kind_of(array);
@@ -65,10 +70,11 @@ std::vector<int32_t> to_ints(const char* op, const char* what, nb::handle values
   std::vector<int32_t> out(size);
   if (nb::cast<int>(array.attr("itemsize")) > 4 || kind == "u") {
     const nb::object low = array.attr("min")(), high = array.attr("max")();
-    const bool fits = nb::cast<bool>(low.attr("__ge__")(std::numeric_limits<int32_t>::min())) &&
-                      nb::cast<bool>(high.attr("__le__")(std::numeric_limits<int32_t>::max()));
+    const nb::int_ least(std::numeric_limits<int32_t>::min()), most(std::numeric_limits<int32_t>::max());
+    const bool fits = PyObject_RichCompareBool(low.ptr(), least.ptr(), Py_GE) == 1 &&
+                      PyObject_RichCompareBool(high.ptr(), most.ptr(), Py_LE) == 1;
     require(fits, op, what, " must hold numbers that fit 32 bits, but they lie between ",
-            nb::str(low).c_str(), " and ", nb::str(high).c_str());
+            show(low), " and ", show(high));
   }
   nb::object ints = numpy.attr("ascontiguousarray")(array, "int32");
   auto view = nb::cast<nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>>(ints);
@@ -80,11 +86,14 @@ Weights to_weights(const char* op, nb::handle values, std::optional<DType> dtype
   nb::object array = as_array(op, "weights", values);
   const std::string kind = kind_of(array);
   const auto size = nb::cast<int64_t>(array.attr("size"));
+  if (nb::cast<int>(array.attr("ndim")) == 0)
+    throw nb::type_error(text(op, ": weights must be array-like, but they are ", show(values)).c_str());
   if (kind != "f" && kind != "i" && kind != "u")
     throw nb::type_error(
         text(op, ": weights must hold real numbers, but their dtype is ", name_of(array)).c_str());
-  const bool is_float64 = kind == "f" && nb::cast<int>(array.attr("itemsize")) >= 8;
-  const DType to = dtype.value_or(is_float64 && size > 0 ? DType::float64 : DType::float32);
+  // A list has no dtype of its own, although NumPy gives it one.
+  const bool is_float64 = nb::hasattr(values, "dtype") && name_of(array) == "float64";
+  const DType to = dtype.value_or(is_float64 ? DType::float64 : DType::float32);
   Weights out = Weights::uninitialized(size, to);
   if (size == 0) return out;
   dispatch(to, [&](auto element) {
@@ -105,7 +114,7 @@ Weights borrow_weights(const char* op, nb::handle values) {
           "weights that are not copied must be float32 or float64, but they are ", name);
   require(nb::cast<int>(array.attr("ndim")) == 2, op,
           "weights that are not copied must have two dimensions, but their shape is ",
-          nb::str(array.attr("shape")).c_str());
+          show(array.attr("shape")));
   require(nb::cast<bool>(array.attr("flags").attr("aligned")), op,
           "weights that are not copied must be aligned in memory, but they are not");
   auto view = nb::cast<nb::ndarray<nb::ro, nb::ndim<2>, nb::device::cpu>>(array);

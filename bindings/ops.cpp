@@ -158,9 +158,10 @@ Raises:
 Gradient: exact to second order; in the tropical semiring along one best path.
 
 >>> import arcgrad as ag
->>> ag.shortest_distance(ag.chain_graph([0, 1], weights=[0.5, 1.0])).weights_to_list()
+>>> g = ag.chain_graph([0, 1], weights=[0.5, 1.0])
+>>> ag.shortest_distance(g, semiring="tropical").weights_to_list()
 [0.0, 0.5, 1.5]
->>> ag.shortest_distance(ag.chain_graph([0, 1], weights=[0.5, 1.0]), reverse=True).weights_to_list()
+>>> ag.shortest_distance(g, reverse=True).weights_to_numpy().round(6).tolist()
 [1.5, 1.0, 0.0]
 )",
       nb::kw_only(), "reverse"_a = false, "semiring"_a = "log");

@@ -94,10 +94,10 @@ def assert_second_order(call, *graphs):
     seeds = [like(graph, vector) for graph, vector in zip(inputs, vectors, strict=True)]
     gradients = ag.grad(scored(*inputs), inputs, create_graph=True)
     # A constant gradient (of a best path) is not on the tape.
-    moves = any(gradient.calc_grad for gradient in gradients)
-    twice = (
-        ag.grad(gradients, inputs, seeds) if moves else [like(g, 0 * weights(g)) for g in inputs]
-    )
+    if any(gradient.calc_grad for gradient in gradients):
+        twice = ag.grad(gradients, inputs, seeds)
+    else:
+        twice = [like(graph, np.zeros(graph.num_arcs())) for graph in inputs]
     product = ag.hvp(scored(*inputs), inputs, vectors)
     for i, slope in enumerate(expected):
         assert_close(weights(twice[i]), slope, f"grad of the gradient of input {i}")

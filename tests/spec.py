@@ -432,6 +432,7 @@ OPS = [
         acyclic,
         view=counted_paths,
         read=weight_list,
+        second_order=False,
     ),
     Op(
         "arc_posteriors",

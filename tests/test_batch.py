@@ -54,9 +54,9 @@ def test_single_graphs_and_lists_of_one_broadcast():
 def test_lengths_that_do_not_match_are_an_error():
     graph = acceptor((0,))
     for op in (ag.compose, ag.intersect, ag.add, ag.subtract):
-        with pytest.raises(ValueError, match=rf"{op.__name__}: .*, but .*2.*3"):
+        with pytest.raises(ValueError, match=rf"{op.__name__}: .*, but .*(2 and 3|3 and 2)"):
             op([graph] * 2, [graph] * 3)
-    with pytest.raises(ValueError, match=r"compose: .*, but .*0.*3"):
+    with pytest.raises(ValueError, match=r"compose: .*, but .*(0 and 3|3 and 0)"):
         ag.compose([], [graph] * 3)
 
 

@@ -4,6 +4,7 @@ import os
 import stat
 import sys
 import xml.etree.ElementTree as ET
+from importlib.util import find_spec
 
 import pytest
 from tools import build, run_python
@@ -11,7 +12,9 @@ from tools import build, run_python
 import arcgrad as ag
 from arcgrad import drawing
 
-pytest.importorskip("pygraphviz")
+pytestmark = pytest.mark.skipif(
+    find_spec("pygraphviz") is None, reason="pygraphviz is not installed"
+)
 
 MAGIC = {"svg": b"<?xml", "png": b"\x89PNG\r\n", "pdf": b"%PDF-"}
 
@@ -23,7 +26,11 @@ def token():
 
 
 def texts(svg):
-    return [node.text for node in ET.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
+    nodes = ET.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")
+    return [
+        node.text.replace("\N{MINUS SIGN}", "-").replace("\N{NO-BREAK SPACE}", " ")
+        for node in nodes
+    ]
 
 
 def shapes(svg):
@@ -48,9 +55,7 @@ def test_the_ending_says_the_format(token, tmp_path, kind):
 def test_a_transducer_shows_both_labels_and_the_weight(token, tmp_path):
     path = tmp_path / "token.svg"
     ag.draw(token, path, {0: "a"}, ["A"])
-    assert sorted(texts(path.read_text())) == ["0", "1", "a:A/0.5", "a:ε/\N{MINUS SIGN}1.25"] or (
-        sorted(texts(path.read_text())) == ["0", "1", "a:A/0.5", "a:ε/-1.25"]
-    )
+    assert sorted(texts(path.read_text())) == ["0", "1", "a:A/0.5", "a:ε/-1.25"]
 
 
 def test_an_acceptor_shows_one_label(tmp_path):
@@ -69,9 +74,7 @@ def test_any_text_can_be_a_symbol(tmp_path):
     path = tmp_path / "graph.svg"
     symbols = ['say "hi"', "back\\slash", "<b>&amp;</b>", "ψ→日本", "\\N", "two words"]
     ag.draw(ag.chain_graph(range(6)), path, symbols)
-    assert set(symbols) <= {
-        text.replace("\N{NO-BREAK SPACE}", " ") for text in texts(path.read_text())
-    }
+    assert set(symbols) <= set(texts(path.read_text()))
 
 
 def test_starts_are_bold_and_accepts_have_two_rings(tmp_path):
@@ -180,7 +183,7 @@ def test_importing_arcgrad_does_not_import_pygraphviz():
 
 
 def test_a_notebook_shows_the_picture(token):
-    assert "0:ε/-1.25" in [t.replace("\N{MINUS SIGN}", "-") for t in texts(token._repr_svg_())]
+    assert "0:ε/-1.25" in texts(token._repr_svg_())
 
 
 def test_a_notebook_shows_text_for_a_large_graph():

@@ -315,9 +315,11 @@ def test_setting_weights_leaves_a_borrowed_buffer_alone():
 
 
 def test_borrowing_needs_a_float_array():
-    for bad in ([[0.0, 1.0]], np.zeros((1, 2), np.int32), np.zeros((1, 2), np.float16)):
-        with pytest.raises((TypeError, ValueError), match=r"linear_graph|incompatible"):
-            ag.linear_graph(1, 2, bad, copy=False)
+    for dtype in (np.int32, np.float16, np.complex64):
+        with pytest.raises(ValueError, match=r"linear_graph: .*float32 or float64, but .*"):
+            ag.linear_graph(1, 2, np.zeros((1, 2), dtype), copy=False)
+    with pytest.raises(ValueError, match=r"linear_graph: .*, but there are none"):
+        ag.linear_graph(1, 2, copy=False)
 
 
 # Operators and copies
@@ -391,11 +393,6 @@ def test_detach_shares_structure_and_weights(graph):
 def test_graphs_hash_by_identity_and_compare_by_equal(graph):
     assert hash(graph) == hash(graph)
     assert len({graph, copy.copy(graph)}) == 2
-
-
-def test_notebooks_show_a_picture_or_text(graph):
-    bundle = graph._repr_mimebundle_()
-    assert "text/plain" in (bundle[0] if isinstance(bundle, tuple) else bundle)
 
 
 def test_building_a_long_graph_arc_by_arc_is_linear():

@@ -48,38 +48,40 @@ def test_the_viterbi_path_sends_its_seed_to_the_right_arcs():
 def test_remove_keeps_weights_and_has_a_gradient():
     graph = build(3, {0}, {2}, [(0, 1, 0, 0, 0.5), (1, 2, ag.epsilon, ag.epsilon, 0.25)])
     removed = ag.remove(graph)
-    assert language(removed) == {((0,), (0,)): 0.75}
+    assert language(removed) == pytest.approx({((0,), (0,)): 0.75}, abs=1e-12)
     ag.backward(ag.forward_score(removed))
-    assert weights(graph.grad()).tolist() == [1.0, 1.0]
+    assert weights(graph.grad()) == pytest.approx([1.0, 1.0], abs=1e-12)
 
 
 # Every arc weighs -1. A loop of weight c around a path of score s gives s - log(1 - exp(c)).
-CYCLES = [
-    pytest.param(
-        build(
-            4, {0}, {3}, [(0, 1, 0, 0, -1), (1, 2, 0, 0, -1), (2, 1, 0, 0, -1), (2, 3, 0, 0, -1)]
+@pytest.mark.parametrize(
+    ("accept", "arcs", "exact", "rounded"),
+    [
+        pytest.param(
+            3,
+            [(0, 1), (1, 2), (2, 1), (2, 3)],
+            -3 - math.log(1 - math.exp(-2)),
+            -2.8546,
+            id="inner cycle of two arcs",
         ),
-        -3 - math.log(1 - math.exp(-2)),
-        -2.8546,
-        id="inner cycle of two arcs",
-    ),
-    pytest.param(
-        build(2, {0}, {1}, [(0, 1, 0, 0, -1), (1, 1, 0, 0, -1)]),
-        -1 - math.log(1 - math.exp(-1)),
-        -0.5413,
-        id="self-loop on the accept node",
-    ),
-    pytest.param(
-        build(2, {0}, {1}, [(0, 1, 0, 0, -1), (1, 0, 0, 0, -1)]),
-        -1 - math.log(1 - math.exp(-2)),
-        -0.8546,
-        id="cycle through the start node",
-    ),
-]
-
-
-@pytest.mark.parametrize(("graph", "exact", "rounded"), CYCLES)
-def test_a_cyclic_graph_has_its_exact_score(graph, exact, rounded):
+        pytest.param(
+            1,
+            [(0, 1), (1, 1)],
+            -1 - math.log(1 - math.exp(-1)),
+            -0.5413,
+            id="self-loop on the accept node",
+        ),
+        pytest.param(
+            1,
+            [(0, 1), (1, 0)],
+            -1 - math.log(1 - math.exp(-2)),
+            -0.8546,
+            id="cycle through the start node",
+        ),
+    ],
+)
+def test_a_cyclic_graph_has_its_exact_score(accept, arcs, exact, rounded):
+    graph = build(accept + 1, {0}, {accept}, [(s, d, 0, 0, -1.0) for s, d in arcs])
     assert ag.forward_score(graph).item() == pytest.approx(exact, abs=1e-12)
     assert round(exact, 4) == rounded
 
@@ -97,7 +99,7 @@ def test_float32_posteriors_sum_to_one_in_every_frame(length, num_labels):
     assert np.abs(posteriors.sum(1) - 1.0).max() < 1e-6
     exact = np.logaddexp.reduce(values.astype(np.float64), axis=1)
     assert score.item() == pytest.approx(exact.sum(), rel=1e-12)
-    assert posteriors == pytest.approx(np.exp(values - exact[:, None]), abs=1e-6)
+    assert np.abs(posteriors - np.exp(values - exact[:, None])).max() < 1e-6
 
 
 def test_repeated_backward_adds_the_same_gradient():
@@ -232,7 +234,7 @@ def test_set_weights_honours_strides(dtype, lattice):
 
 def test_weights_are_never_an_address(lattice):
     assert not hasattr(lattice, "weights") or not isinstance(lattice.weights(), int)
-    with pytest.raises(TypeError):
+    with pytest.raises(ValueError, match=r"set_weights: .*4 in all, but got 1"):
         lattice.set_weights(lattice.weights_view().ctypes.data)
 
 

@@ -1,6 +1,7 @@
 """`arcgrad.gtn` runs programs written for gtn: its names, arguments, exceptions and formats."""
 
 import ctypes
+import doctest
 import inspect
 import itertools
 import math
@@ -55,7 +56,7 @@ def fork(*arc_weights, calc_grad=True):
     return graph
 
 
-def token_graph(token, blank=None):
+def token_graph(token):
     """One or more frames of a token, which is written once."""
     graph = gtn.Graph(False)
     graph.add_node(True)
@@ -223,7 +224,7 @@ from gtn import Graph, cuda
 print(ctc_loss(gtn.linear_graph(1, 2), [1], 0).item(), gtn.criterion.ctc_loss is ctc_loss)
 print(isinstance(ctc_loss(gtn.linear_graph(1, 2), [1], 0), Graph), gtn.cuda.is_available())
 """
-    assert run_python(program).split() == ["-0.0", "True", "True", "False"]
+    assert run_python(program).split() == ["0.0", "True", "True", "False"]
 
 
 # Names
@@ -287,6 +288,15 @@ def test_the_other_functions_take_the_argument_names_of_gtn(tmp_path):
 
 def test_rand_equivalent_draws_a_thousand_samples():
     assert inspect.signature(gtn.rand_equivalent).parameters["num_samples"].default == 1000
+
+
+def test_everything_is_documented_and_the_example_runs():
+    for name in gtn.__all__:
+        thing = getattr(gtn, name)
+        assert not callable(thing) or len((inspect.getdoc(thing) or "").split()) > 2, name
+    results = doctest.testmod(gtn)
+    assert results.attempted > 0
+    assert results.failed == 0
 
 
 # Graphs
@@ -641,7 +651,7 @@ def test_binary_functions_take_lists(name):
 @pytest.mark.parametrize("name", BINARY)
 @pytest.mark.parametrize(("left", "right"), [(2, 3), (3, 2), (0, 1), (0, 3)])
 def test_lists_of_other_lengths_are_a_runtime_error(name, left, right):
-    with pytest.raises(RuntimeError, match=rf"{name}: .* lengths are {left} and {right}"):
+    with pytest.raises(RuntimeError, match=rf"^{name}: .* lengths are {left} and {right}"):
         getattr(gtn, name)([fork(1.0)] * left, [fork(1.0)] * right)
 
 
@@ -736,10 +746,10 @@ def test_whole_graphs_are_added_and_negated():
     assert gtn.subtract(gtn.add(graph, graph), graph).weights_to_list() == [1.0, 2.0]
 
 
-@pytest.mark.parametrize("other", [chain(0, 1), fork(1.0, 2.0, 3.0), fork(1.0)])
-def test_adding_graphs_of_other_structure_is_a_runtime_error(other):
-    with pytest.raises(RuntimeError, match="add: both graphs must have the same structure"):
-        gtn.add(fork(1.0, 2.0), other)
+def test_adding_graphs_of_other_structure_is_a_runtime_error():
+    for other in (chain(0, 1), fork(1.0, 2.0, 3.0), fork(1.0)):
+        with pytest.raises(RuntimeError, match="add: both graphs must have the same structure"):
+            gtn.add(fork(1.0, 2.0), other)
 
 
 def test_one_arc_that_is_not_the_only_path_is_no_number():
@@ -773,7 +783,7 @@ def test_sample_takes_graphs_whose_scores_have_no_finite_sum():
     for src, dst, label, weight in ((0, 0, 0, 0.0), (0, 1, 1, 0.5), (1, 0, 2, 2.0), (1, 2, 3, 0.0)):
         graph.add_arc(src, dst, label, label, weight)
     lengths = set()
-    for _ in range(20):
+    for _ in range(300):
         graph.zero_grad()
         path = gtn.sample(graph)
         labels = path.labels_to_list()

@@ -102,13 +102,14 @@ def test_a_larger_composition_has_the_size_of_openfsts():
 
     def random_graph(num_nodes, num_arcs, num_labels):
         src, dst = rng.integers(0, num_nodes, (2, num_arcs))
+        src[:4], accept = 0, np.arange(0, num_nodes, 5)
         ilabel, olabel = rng.integers(-1, num_labels, (2, num_arcs))
         return ag.Graph.from_arrays(
-            src, dst, ilabel, olabel, rng.normal(size=num_arcs), start=[0], accept=[num_nodes - 1]
+            src, dst, ilabel, olabel, rng.normal(size=num_arcs), start=[0], accept=accept
         )
 
     for _ in range(5):
-        first, second = random_graph(40, 120, 6), random_graph(50, 150, 6)
+        first, second = random_graph(40, 160, 5), random_graph(50, 200, 5)
         one, other = sorted_for_composition(first, second)
         expected = pywrapfst.compose(one, other, compose_filter="sequence")
         actual = ag.compose(first, second)

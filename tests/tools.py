@@ -85,7 +85,7 @@ def acceptor(*words, weight=0.0, dtype="float64", calc_grad=True):
         ag.chain_graph(list(word), weights=[weight] * len(word), dtype=dtype, calc_grad=calc_grad)
         for word in words
     ]
-    return ag.union(chains)
+    return copy.copy(ag.union(chains))
 
 
 def run_python(code, *, timeout=120, **environment):

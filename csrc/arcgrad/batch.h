@@ -10,16 +10,12 @@
 
 namespace arcgrad {
 
-/// The number of elements that lists of these lengths make together; a list of one goes with any.
-inline size_t batch_size(const char* op, std::initializer_list<size_t> lengths) {
-  size_t size = 1;
-  for (size_t length : lengths)
-    if (length != 1) size = length;
-  for (size_t length : lengths)
-    require(length == 1 || length == size, op,
-            "lists must have the same length, or one element, but they have ", size, " and ",
-            length);
-  return size;
+/// The number of elements that two lists make together; a list of one goes with any.
+inline size_t batch_size(const char* op, size_t first, size_t second) {
+  require(first == second || first == 1 || second == 1, op,
+          "lists must have the same length, or one element, but they have ", first, " and ",
+          second);
+  return first == 1 ? second : first;
 }
 
 /// Runs `element(i)` for each element of a batch on the pool, and collects what it returns. An
@@ -48,7 +44,7 @@ std::vector<Graph> map(const char* name, Op op, const std::vector<Graph>& graphs
 template <class Op>
 std::vector<Graph> map2(const char* name, Op op, const std::vector<Graph>& first,
                         const std::vector<Graph>& second) {
-  const size_t size = batch_size(name, {first.size(), second.size()});
+  const size_t size = batch_size(name, first.size(), second.size());
   return map_batch(name, size, [&](size_t i) {
     return op(first[first.size() == 1 ? 0 : i], second[second.size() == 1 ? 0 : i]);
   });

@@ -3,6 +3,27 @@
 #include "arcgrad/error.h"
 
 namespace arcgrad {
+namespace {
+
+/// Throws, naming the first difference between topologies of the same size.
+[[noreturn]] void fail_structure(const char* op, const Topology& a, const Topology& b) {
+  for (int32_t n = 0; n < a.num_nodes(); ++n)
+    require(a.is_start(n) == b.is_start(n) && a.is_accept(n) == b.is_accept(n), op,
+            "both graphs must have the same structure, but node ", n,
+            " starts or accepts in only one of them");
+  int32_t arc = 0;
+  while (a.src()[arc] == b.src()[arc] && a.dst()[arc] == b.dst()[arc] &&
+         a.ilabel()[arc] == b.ilabel()[arc] && a.olabel()[arc] == b.olabel()[arc])
+    ++arc;
+  auto describe = [arc](const Topology& t) {
+    return text(t.src()[arc], " -> ", t.dst()[arc], " with labels ", t.ilabel()[arc], ":",
+                t.olabel()[arc]);
+  };
+  fail(op, "both graphs must have the same structure, but arc ", arc, " is ", describe(a),
+       " in the first and ", describe(b), " in the second");
+}
+
+}  // namespace
 
 Graph record_sum(const char* op, const Graph& first, const Graph& second, double factor) {
   const Topology &a = first.topology(), &b = second.topology();
@@ -10,8 +31,7 @@ Graph record_sum(const char* op, const Graph& first, const Graph& second, double
           "both graphs must have the same structure, but the first has ", a.num_nodes(),
           " nodes and ", a.num_arcs(), " arcs, and the second ", b.num_nodes(), " nodes and ",
           b.num_arcs(), " arcs");
-  require(same_structure(a, b), op,
-          "both graphs must have the same structure, but their arcs, starts or accepts differ");
+  if (!same_structure(a, b)) fail_structure(op, a, b);
   return record_moves(op, first.topology_ptr(),
                       {{first, ArcMap::identity()}, {second, ArcMap::identity(), factor}});
 }

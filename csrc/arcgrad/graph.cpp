@@ -1,6 +1,7 @@
 #include "arcgrad/graph.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "arcgrad/error.h"
@@ -40,14 +41,11 @@ void normalize_nodes(const char* what, std::vector<int32_t>& nodes, int32_t num_
 }
 
 void check_range(const std::vector<int32_t>& values, int32_t low, int32_t high, const char* what) {
-  int32_t least = high, most = low;
-  for (int32_t v : values) {
-    least = std::min(least, v);
-    most = std::max(most, v);
-  }
-  if (least >= low && most <= high) return;
-  const auto bad =
-      std::ranges::find_if(values, [&](int32_t v) { return v < low || v > high; });
+  bool ok = true;
+  for (int32_t v : values) ok &= v >= low && v <= high;
+  if (ok) [[likely]]
+    return;
+  const auto bad = std::ranges::find_if(values, [&](int32_t v) { return v < low || v > high; });
   fail("from_arrays", what, " must be between ", low, " and ", high, ", but arc ",
        bad - values.begin(), " has ", *bad);
 }

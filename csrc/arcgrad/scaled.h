@@ -47,33 +47,7 @@ inline double log(const Scaled& x) {
 }
 
 /// exp(weight[k]) = mantissa[k] * 2^exponent[k], with mantissas about 1, for `count` weights. A
-/// weight of -inf has exponent -inf. Written so that compilers vectorise it.
-inline void split_exp(const double* weight, int64_t count, double* mantissa, double* exponent) {
-  constexpr double kRound = 6755399441055744.0;  // 1.5 * 2^52: adding it rounds to whole numbers
-  for (int64_t k = 0; k < count; ++k) {
-    const double w = weight[k];
-    const double y = w * kLog2e;
-    const double whole = std::abs(y) < 1e15 ? (y + kRound) - kRound : y;
-    double r = (w - whole * kLn2High) - whole * kLn2Low;
-    r = r > 0.35 ? 0.35 : (r > -0.35 ? r : -0.35);  // also turns the NaN of -inf into a number
-    // The Taylor series; its remainder is below 1e-17 for |r| < 0.35.
-    double p = 1.0 / 6227020800.0;
-    p = p * r + 1.0 / 479001600.0;
-    p = p * r + 1.0 / 39916800.0;
-    p = p * r + 1.0 / 3628800.0;
-    p = p * r + 1.0 / 362880.0;
-    p = p * r + 1.0 / 40320.0;
-    p = p * r + 1.0 / 5040.0;
-    p = p * r + 1.0 / 720.0;
-    p = p * r + 1.0 / 120.0;
-    p = p * r + 1.0 / 24.0;
-    p = p * r + 1.0 / 6.0;
-    p = p * r + 0.5;
-    p = p * r + 1.0;
-    p = p * r + 1.0;
-    mantissa[k] = p;
-    exponent[k] = whole;
-  }
-}
+/// weight of -inf has exponent -inf. Uses wide vectors where the processor has them.
+void split_exp(const double* weight, int64_t count, double* mantissa, double* exponent);
 
 }  // namespace arcgrad

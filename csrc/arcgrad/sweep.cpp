@@ -12,11 +12,11 @@ namespace {
 
 constexpr double kEps = std::numeric_limits<double>::epsilon();
 
-/// "{0, 3, 4}", shortened if long.
-std::string list_nodes(std::span<const int32_t> nodes) {
+/// "{0, 3, 4}", shortened if long, with the names that the caller gave the nodes.
+std::string list_nodes(std::span<const int32_t> nodes, std::span<const int32_t> names) {
   std::string out = "{";
   for (size_t i = 0; i < std::min<size_t>(nodes.size(), 8); ++i)
-    out += (i ? ", " : "") + std::to_string(nodes[i]);
+    out += text(i ? ", " : "", names.empty() ? nodes[i] : names[nodes[i]]);
   return out + (nodes.size() > 8 ? ", ...}" : "}");
 }
 
@@ -112,7 +112,7 @@ Sweep::Sweep(TopologyPtr topology, const Weights& weights, std::span<const int32
   }
   Setup setup{options, std::vector<uint8_t>(num_nodes)};
   for (int32_t n : sources) setup.is_source[n] = 1;
-  if (order.is_acyclic()) {
+  if (order.is_acyclic() && !options.exact_sums) {
     dispatch(weights.dtype(), [&](auto kind) {
       const auto* weight = weights.view<decltype(kind)>().data();
       if (options.semiring == Semiring::log)
@@ -136,42 +136,51 @@ Sweep::Sweep(TopologyPtr topology, const Weights& weights, std::span<const int32
 
 template <class T>
 void Sweep::run_acyclic(const T* weight, const Setup& setup) {
-  constexpr size_t kBlock = 1024;
-  const Adjacency& adjacency = *adjacency_;
+  constexpr size_t kBlock = 512;
+  const int32_t* offset = adjacency_->offset.data();
+  const int32_t* src = adjacency_->node.data();
+  const int32_t* arcs = adjacency_->arcs.empty() ? nullptr : adjacency_->arcs.data();
   const auto num_nodes = static_cast<int32_t>(scores_.size());
-  const int32_t* src = adjacency.node.data();
-  std::vector<double> gathered, mantissa, exponent;
-  std::vector<double> scratch;
+  std::vector<double> gathered, mantissa, exponent, scratch;
   for (int32_t begin = 0, end; begin < num_nodes; begin = end) {
     // The weights of as many nodes as fill a block, turned into numbers in one vectorised pass.
+    // What the recursion will read of other nodes is on its way from memory meanwhile.
     size_t count = 0;
     for (end = begin; end < num_nodes && count < kBlock; ++end) {
       const int32_t d = node(end);
-      const auto degree = static_cast<size_t>(adjacency.offset[d + 1] - adjacency.offset[d]);
+      const auto degree = static_cast<size_t>(offset[d + 1] - offset[d]);
       if (count + degree > gathered.size()) {
         gathered.resize(std::max(2 * kBlock, count + degree));
         for (auto* column : {&mantissa, &exponent, &scratch}) column->resize(gathered.size());
       }
-      for (int32_t k = adjacency.offset[d]; k < adjacency.offset[d + 1]; ++k)
-        gathered[count++] = static_cast<double>(weight[adjacency.arc(k)]);
+      double* to = gathered.data() + count;
+      for (int32_t k = offset[d]; k < offset[d + 1]; ++k) {
+        *to++ = static_cast<double>(weight[arcs ? arcs[k] : k]);
+        __builtin_prefetch(&scores_[src[k]]);
+      }
+      count += degree;
     }
     split_exp(gathered.data(), static_cast<int64_t>(count), mantissa.data(), exponent.data());
 
-    const double *m = mantissa.data(), *q = exponent.data();
+    const double* m = mantissa.data();
+    double* q = exponent.data();
     for (int32_t position = begin; position < end; ++position) {
-      const int32_t d = node(position), first = adjacency.offset[d];
-      const int32_t degree = adjacency.offset[d + 1] - first;
+      const int32_t d = node(position), first = offset[d], degree = offset[d + 1] - first;
+      const bool is_source = setup.is_source[d];
       double* term = keep_ ? term_.data() + first : scratch.data();
-      double top = setup.is_source[d] ? 0.0 : kNegInf;
-      for (int32_t k = 0; k < degree; ++k)
-        top = std::max(top, scores_[src[first + k]].exponent + q[k]);
+      double top = is_source ? 0.0 : kNegInf;
+      for (int32_t k = 0; k < degree; ++k) {
+        const Scaled& from = scores_[src[first + k]];
+        q[k] += from.exponent;
+        term[k] = from.mantissa * m[k];
+        top = std::max(top, q[k]);
+      }
       if (top == kNegInf) {
         std::fill(term, term + degree, 0.0);
       } else {
-        double sum = setup.is_source[d] ? pow2(-top) : 0.0;
+        double sum = is_source ? pow2(-top) : 0.0;
         for (int32_t k = 0; k < degree; ++k) {
-          const Scaled& from = scores_[src[first + k]];
-          term[k] = from.mantissa * m[k] * pow2(from.exponent + q[k] - top);
+          term[k] *= pow2(q[k] - top);
           sum += term[k];
         }
         scores_[d] = renormalize(sum, top);
@@ -223,11 +232,11 @@ struct Sweep::Component {
     bool has_positive_cycle = false;
   };
   Paths best_paths() const;
-  [[noreturn]] void fail_divergent(const char* op) const;
+  [[noreturn]] void fail_divergent(const Options& options) const;
 };
 
-Sweep::Component Sweep::gather(const Setup& setup, std::vector<int32_t> nodes,
-                               const std::vector<int32_t>& local) const {
+Sweep::Component Sweep::gather_component(const Setup& setup, std::vector<int32_t> nodes,
+                                         const std::vector<int32_t>& local) const {
   const bool is_log = !scores_.empty();
   Component out;
   for (size_t i = 0; i < nodes.size(); ++i) {
@@ -276,32 +285,34 @@ Sweep::Component::Paths Sweep::Component::best_paths() const {
       changed = true;
       improved |= is_better;
     }
-    if (!changed) return paths;
     paths.has_positive_cycle = improved;
+    if (!changed) break;
   }
   return paths;
 }
 
-void Sweep::Component::fail_divergent(const char* op) const {
+void Sweep::Component::fail_divergent(const Options& options) const {
   std::vector<std::vector<std::pair<int32_t, double>>> rows(size());
   for (const Link& link : links) rows[link.from].emplace_back(link.to, link.weight);
   const double log_radius = log_spectral_radius(rows);
   const std::string radius =
       log_radius < 300.0 ? text(std::exp(log_radius)) : text("exp(", log_radius, ")");
-  fail(op, "the sum over paths must converge, so the spectral radius of every cycle's component ",
-       "must be below 1, but the component of nodes ", list_nodes(nodes), " has ", radius);
+  fail(options.op, "the sum over paths must converge, so the spectral radius of every strongly ",
+       "connected component must be below 1, but that of nodes ", list_nodes(nodes, options.names),
+       " has ", radius);
 }
 
 void Sweep::run_component(const Setup& setup, const Component& component) {
   const size_t n = component.size();
   std::vector<double> value = component.inflow;
   if (!component.links.empty()) {
-    const char* op = setup.options.op;
-    require(n <= static_cast<size_t>(kMaxComponent), op, "a strongly connected component may have ",
-            "at most ", kMaxComponent, " nodes, but the one with nodes ",
-            list_nodes(component.nodes), " has ", n);
+    const Options& options = setup.options;
+    require(n <= static_cast<size_t>(kMaxComponent), options.op,
+            "a strongly connected component may have at most ", kMaxComponent,
+            " nodes, but the one with nodes ", list_nodes(component.nodes, options.names), " has ",
+            n);
     const Component::Paths paths = component.best_paths();
-    if (paths.has_positive_cycle) component.fail_divergent(op);
+    if (paths.has_positive_cycle) component.fail_divergent(options);
     Block block{component.nodes, std::vector<double>(n), std::vector<double>(n * n)};
     for (size_t i = 0; i < n; ++i) {
       block.lu[i * n + i] = 1.0;
@@ -313,7 +324,7 @@ void Sweep::run_component(const Setup& setup, const Component& component) {
     // The sum converges just if elimination without pivoting meets only positive pivots.
     for (size_t k = 0; k < n; ++k) {
       const double* pivot = &block.lu[k * n];
-      if (!(pivot[k] > 4.0 * static_cast<double>(n) * kEps)) component.fail_divergent(op);
+      if (!(pivot[k] > 4.0 * static_cast<double>(n) * kEps)) component.fail_divergent(options);
       for (size_t i = k + 1; i < n; ++i) {
         double* row = &block.lu[i * n];
         if (row[k] == 0.0) continue;
@@ -351,7 +362,7 @@ void Sweep::run_component_best(const Setup& setup, Component& component) {
   const Component::Paths paths = component.best_paths();
   require(!paths.has_positive_cycle, setup.options.op,
           "the best path must exist, so no cycle may have a positive weight, but one among the ",
-          "nodes ", list_nodes(component.nodes), " has");
+          "nodes ", list_nodes(component.nodes, setup.options.names), " has");
   std::vector<int32_t> by_length(component.size());
   for (size_t i = 0; i < by_length.size(); ++i) {
     by_length[i] = static_cast<int32_t>(i);
@@ -368,19 +379,22 @@ void Sweep::run_component_best(const Setup& setup, Component& component) {
 void Sweep::run_components(const Setup& setup) {
   const std::vector<int32_t>& bounds = topology_->order().component;
   const bool forward = setup.options.direction == Direction::forward;
-  const size_t num_components = bounds.size() - 1;
+  const auto num_nodes = static_cast<int32_t>(setup.is_source.size());
   std::vector<int32_t> sweep_order, local(setup.is_source.size(), -1);
   int32_t begin = 0;
-  for (size_t c = 0; c < num_components; ++c) {
-    const int32_t* at = &bounds[forward ? c : num_components - 1 - c];
-    const int32_t end = begin + at[1] - at[0];
+  for (size_t c = 0; begin < num_nodes; ++c) {
+    int32_t end = begin + 1;
+    if (!bounds.empty()) {
+      const int32_t* at = &bounds[forward ? c : bounds.size() - 2 - c];
+      end = begin + at[1] - at[0];
+    }
     std::vector<int32_t> nodes;
     for (int32_t p = begin; p < end; ++p)
       (setup.is_useful[node(p)] ? nodes : sweep_order).push_back(node(p));
     begin = end;
     std::sort(nodes.begin(), nodes.end());
     for (size_t i = 0; i < nodes.size(); ++i) local[nodes[i]] = static_cast<int32_t>(i);
-    Component component = gather(setup, std::move(nodes), local);
+    Component component = gather_component(setup, std::move(nodes), local);
     if (scores_.empty())
       run_component_best(setup, component);
     else

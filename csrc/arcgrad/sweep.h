@@ -37,6 +37,10 @@ class Sweep {
     bool keep = false;
     /// Only paths that end here count, so a cycle elsewhere may diverge. Empty: everywhere.
     std::span<const int32_t> targets = {};
+    /// Adds in the log domain, which is slow, but gives a single path exactly the sum of its arcs.
+    bool exact_sums = false;
+    /// What errors call the nodes; empty: their ids.
+    std::span<const int32_t> names = {};
   };
 
   /// Throws if a weight is NaN or +inf, naming the arc, or if a cycle diverges, naming its nodes.
@@ -89,8 +93,8 @@ class Sweep {
   template <class T>
   void run_acyclic_best(const T* weight, const Setup& setup);
   void run_components(const Setup& setup);
-  Component gather(const Setup& setup, std::vector<int32_t> nodes,
-                   const std::vector<int32_t>& local) const;
+  Component gather_component(const Setup& setup, std::vector<int32_t> nodes,
+                             const std::vector<int32_t>& local) const;
   void run_component(const Setup& setup, const Component& component);
   void run_component_best(const Setup& setup, Component& component);
 

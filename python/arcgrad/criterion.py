@@ -86,7 +86,7 @@ def _alignments(log_probs: ag.Graph, target: Sequence[int], blank: int, op: str)
 
 
 def _check_labels(log_probs: ag.Graph, labels: list[int], blank: int, op: str) -> None:
-    weights = log_probs.weights_view()
+    weights = np.asarray(log_probs.weights_view())
     # Only dense emissions have a known number of labels; others may lack some on purpose.
     end = weights.shape[1] if weights.ndim == 2 else np.iinfo(np.int32).max
     for name, label in [("blank_idx", blank), *(("a target label", label) for label in labels)]:

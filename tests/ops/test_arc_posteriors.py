@@ -49,6 +49,13 @@ def test_the_entropy_of_the_paths_is_differentiable():
     assert weights(ag.grad(posteriors, graph, seed)) == pytest.approx(expected, abs=1e-12)
 
 
+def test_says_that_there_is_no_further_derivative():
+    # Posteriors are a first derivative already: differentiated twice they would be a third.
+    graph = build(2, {0}, {1}, [(0, 1, 0, 0, 0.3), (0, 1, 1, 1, -0.4)])
+    with pytest.raises(RuntimeError, match=r"arc_posteriors: .*order"):
+        ag.grad(ag.arc_posteriors(graph), graph, create_graph=True)
+
+
 def test_rejects_an_unknown_semiring():
     with pytest.raises(ValueError, match=r"arc_posteriors: .*semiring.*, but .*real"):
         ag.arc_posteriors(ag.Graph(), semiring="real")

@@ -103,7 +103,7 @@ def test_chain_graph_takes_arrays():
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (([1, 2], [1]), "chain_graph: .*2.*, but .*1"),
+        (([1, 2], [1]), "chain_graph: .*, but there are 1 and 2"),
         (([1, 2], None, [1.0]), "chain_graph: .*2.*, but .*1"),
         (([1, -2],), "chain_graph: .*, but .*-2"),
     ],

@@ -37,14 +37,14 @@ def test_is_minus_infinity_with_zero_gradient_when_no_path_is_accepted():
 def test_an_impossible_arc_adds_nothing_and_gets_no_gradient():
     graph = build(2, {0}, {1}, [(0, 1, 0, 0, 0.5), (0, 1, 1, 1, -math.inf)])
     score = ag.forward_score(graph)
-    assert score.item() == 0.5
+    assert score.item() == pytest.approx(0.5, abs=1e-15)
     assert weights(ag.grad(score, graph)).tolist() == [1.0, 0.0]
 
 
 def test_parts_on_no_accepted_path_are_ignored():
     arcs = [(0, 1, 0, 0, 0.5), (2, 1, 0, 0, 3.0), (0, 3, 0, 0, 3.0)]
     score = ag.forward_score(build(4, {0}, {1}, arcs))
-    assert score.item() == 0.5
+    assert score.item() == pytest.approx(0.5, abs=1e-15)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -91,13 +91,15 @@ def test_cycles_agree_with_a_matrix_inverse(graph):
 
 @pytest.mark.parametrize("weight", [0.0, 1.0])
 def test_rejects_a_divergent_cycle_and_names_it(weight):
-    with pytest.raises(ValueError, match=r"forward_score: .*, but .*node 0.*radius 1|2.718"):
+    with pytest.raises(
+        ValueError, match=r"forward_score: .*radius.*, but .*nodes \{0\} has (1|2.718)"
+    ):
         ag.forward_score(self_loop(weight))
 
 
 def test_rejects_a_divergent_cycle_of_two_nodes():
     arcs = [(0, 1, 0, 0, 1.0), (1, 0, 0, 0, -1.0), (1, 2, 0, 0, 0.0)]
-    with pytest.raises(ValueError, match=r"forward_score: .*, but .*2 nodes"):
+    with pytest.raises(ValueError, match=r"forward_score: .*, but .*nodes \{0, 1\} has 1"):
         ag.forward_score(build(3, {0}, {2}, arcs))
 
 
@@ -109,13 +111,14 @@ def test_rejects_a_divergent_cycle_of_two_nodes():
     ],
 )
 def test_a_divergent_cycle_on_no_accepted_path_does_not_matter(arcs):
-    assert ag.forward_score(build(3, {0}, {1}, arcs)).item() == 0.5
+    score = ag.forward_score(build(3, {0}, {1}, arcs))
+    assert score.item() == pytest.approx(0.5, abs=1e-15)
 
 
 def test_an_impossible_loop_closes_no_cycle():
     graph = self_loop(-math.inf, then=0.25)
     score = ag.forward_score(graph)
-    assert score.item() == 0.25
+    assert score.item() == pytest.approx(0.25, abs=1e-15)
     assert weights(ag.grad(score, graph)).tolist() == [0.0, 1.0]
 
 

@@ -31,25 +31,27 @@ def test_every_remaining_node_lies_on_the_way_of_a_labelled_arc(graph):
 def test_the_weight_of_a_silent_arc_moves_to_the_arcs_after_it():
     graph = build(3, {0}, {2}, [(0, 1, eps, eps, 0.5), (1, 2, 3, 4, 0.25)])
     result = ag.remove(graph)
-    assert language(result) == {((3,), (4,)): 0.75}
+    assert language(result) == pytest.approx({((3,), (4,)): 0.75}, abs=1e-12)
     assert weights(ag.grad(ag.forward_score(result), graph)).tolist() == [1.0, 1.0]
 
 
 def test_one_sided_epsilons_are_kept():
     graph = build(3, {0}, {2}, [(0, 1, eps, 5, 0.5), (1, 2, 3, eps, 0.25)])
-    assert language(ag.remove(graph)) == {((3,), (5,)): 0.75}
+    assert language(ag.remove(graph)) == pytest.approx({((3,), (5,)): 0.75}, abs=1e-12)
     assert ag.remove(graph).num_arcs() == 2
 
 
 def test_a_weighted_empty_string_survives():
     graph = build(2, {0}, {1}, [(0, 1, eps, eps, 0.5), (0, 1, 3, 3, 0.0)])
-    assert language(ag.remove(graph)) == {EMPTY: 0.5, ((3,), (3,)): 0.0}
+    assert language(ag.remove(graph)) == pytest.approx({EMPTY: 0.5, ((3,), (3,)): 0.0}, abs=1e-12)
 
 
 def test_parallel_silent_paths_add_up_or_compete():
     graph = build(3, {0}, {2}, [(0, 1, eps, eps, 0.0), (0, 1, eps, eps, 0.0), (1, 2, 3, 3, 0.0)])
-    assert language(ag.remove(graph)) == {((3,), (3,)): pytest.approx(math.log(2))}
-    assert language(ag.remove(graph, semiring="tropical")) == {((3,), (3,)): 0.0}
+    assert language(ag.remove(graph)) == pytest.approx({((3,), (3,)): math.log(2)}, abs=1e-12)
+    assert language(ag.remove(graph, semiring="tropical")) == pytest.approx(
+        {((3,), (3,)): 0.0}, abs=1e-12
+    )
 
 
 def test_a_silent_loop_is_a_geometric_series():
@@ -62,19 +64,19 @@ def test_a_silent_loop_is_a_geometric_series():
 @pytest.mark.parametrize(("semiring", "weight"), [("log", 0.0), ("log", 1.0), ("tropical", 1.0)])
 def test_rejects_a_divergent_silent_cycle(semiring, weight):
     graph = build(2, {0}, {1}, [(0, 0, eps, eps, weight), (0, 1, 3, 3, 0.0)])
-    with pytest.raises(ValueError, match=r"remove: .*, but .*node 0"):
+    with pytest.raises(ValueError, match=r"remove: .*, but .*nodes \{0\} has"):
         ag.remove(graph, semiring=semiring)
 
 
 def test_a_label_is_removed_as_if_it_were_epsilon():
     graph = build(3, {0}, {2}, [(0, 1, 0, 1, 0.5), (1, 2, 0, 0, 0.25)])
-    assert language(ag.remove(graph, 0, 1)) == {((0,), (0,)): 0.75}
-    assert language(ag.remove(graph, 0)) == {((0,), (1,)): 0.75}
+    assert language(ag.remove(graph, 0, 1)) == pytest.approx({((0,), (0,)): 0.75}, abs=1e-12)
+    assert language(ag.remove(graph, 0)) == pytest.approx({((0,), (1,)): 0.75}, abs=1e-12)
 
 
 def test_epsilons_stay_when_another_label_is_removed():
     graph = build(3, {0}, {2}, [(0, 1, eps, eps, 0.5), (1, 2, 7, 7, 0.25)])
-    assert language(ag.remove(graph, 7)) == {EMPTY: 0.75}
+    assert language(ag.remove(graph, 7)) == pytest.approx({EMPTY: 0.75}, abs=1e-12)
 
 
 @given(graphs())
@@ -89,7 +91,7 @@ def test_forward_and_viterbi_scores_stay(graph):
 def test_takes_a_list_of_graphs():
     graph = build(3, {0}, {2}, [(0, 1, eps, eps, 0.5), (1, 2, 3, 4, 0.25)])
     for result in ag.remove([graph, graph], eps):
-        assert language(result) == {((3,), (4,)): 0.75}
+        assert language(result) == pytest.approx({((3,), (4,)): 0.75}, abs=1e-12)
 
 
 def test_rejects_bad_labels_and_semirings():

@@ -123,7 +123,7 @@ Graph parse(std::string_view bytes, const char* op, const std::string& name) {
   const auto magic = bytes.substr(0, kMagic.size());
   const bool is_ours = std::equal(magic.begin(), magic.end(), kMagic.begin());
   require(!bytes.empty() && is_ours, op, name, " must be a graph that save wrote, but it ",
-          bytes.empty() ? "is empty" : "begins with " + quoted(magic),
+          bytes.empty() ? "is empty" : "begins with " + quote(magic),
           bytes.empty() ? "" : "; loadtxt reads text");
   require(bytes.size() >= sizeof(Header) + sizeof(Checksum), op, name,
           " must be whole, but it has ", bytes.size(), " bytes, less than any graph");
@@ -131,11 +131,11 @@ Graph parse(std::string_view bytes, const char* op, const std::string& name) {
   std::memcpy(&h, bytes.data(), sizeof(h));
   require(h.byte_order != kOtherByteOrder, op, name, " must have the byte order of this machine, ",
           "but it was written on a machine with the other one; use savetxt and loadtxt");
-  require(h.byte_order == kByteOrder, op, name, " must be intact, but its byte order mark is ",
-          h.byte_order, " in place of ", kByteOrder);
+  constexpr const char* kDamaged = " must be intact, but its header is damaged";
+  require(h.byte_order == kByteOrder && h.version > 0, op, name, kDamaged);
   require(h.version <= kVersion, op, name, " must have format version ", kVersion,
           " or older, but it has version ", h.version, "; a newer arcgrad reads it");
-  require(h.version > 0 && is_valid(h), op, name, " must be intact, but its header is damaged");
+  require(is_valid(h), op, name, kDamaged);
   const uint64_t size = size_of(h);
   require(bytes.size() == size, op, name, " must have ", size, " bytes by its header, but it has ",
           bytes.size());

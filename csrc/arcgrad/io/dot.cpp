@@ -18,6 +18,7 @@ void put_escaped(std::string& out, std::string_view label) {
     }
     if (c == '"' || c == '\\') out += '\\';
     out += c;
+    if (c == '&') out += "amp;";  // otherwise Graphviz reads names such as &lt;
   }
 }
 

@@ -34,7 +34,7 @@ constexpr size_t kMaxChunk = size_t{1} << 30;
 
 void check_name(const char* op, const std::string& file_name) {
   require(file_name.find('\0') == std::string::npos, op,
-          "a file name must not have null characters, but got ", quoted(file_name));
+          "a file name must not have null characters, but got ", quote(file_name));
 }
 
 /// A call that a signal interrupted is made again.
@@ -146,7 +146,7 @@ void write_file(const char* op, const std::string& file_name, std::string_view c
   file.keep();
 }
 
-std::string quoted(std::string_view content) {
+std::string quote(std::string_view content) {
   constexpr size_t kLongest = 60;
   constexpr char kHex[] = "0123456789abcdef";
   std::string out = "\"";

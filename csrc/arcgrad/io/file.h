@@ -13,7 +13,7 @@ std::string read_file(const char* op, const std::string& file_name);
 void write_file(const char* op, const std::string& file_name, std::string_view content);
 
 /// The text in quotes, without control characters, cut if it is long.
-std::string quoted(std::string_view content);
+std::string quote(std::string_view content);
 
 /// Numbers are printed and read with a decimal point while this lives, whatever the user's locale.
 class PlainNumbers {

@@ -123,7 +123,7 @@ class Parser {
         dtype_ = DType::float64;
       else if (entry != "dtype=float32")
         fail_here("the note", "must have nodes= and dtype= (float32 or float64) only, but it has ",
-                  quoted(entry));
+                  quote(entry));
     }
   }
 
@@ -149,7 +149,7 @@ class Parser {
       if (count == 0) continue;
       if (count < 3 || count > 5)
         fail_here("an arc", "must have 3 to 5 columns (src dst ilabel olabel weight), but it has ",
-                  count, ": ", quoted(line_));
+                  count, ": ", quote(line_));
       arrays_.src.push_back(parse_node("the source node", columns_[0]));
       arrays_.dst.push_back(parse_node("the destination node", columns_[1]));
       const int32_t ilabel = parse_int("the input label", columns_[2], kEpsilon);
@@ -171,7 +171,7 @@ class Parser {
     const auto [end, error] = std::from_chars(column.data(), column.data() + column.size(), value);
     if (error != std::errc() || end != column.data() + column.size() || value < low || value > high)
       fail_here(what, "must be a whole number from ", low, " to ", high, ", but it is ",
-                quoted(column));
+                quote(column));
     return value;
   }
 
@@ -189,10 +189,10 @@ class Parser {
     errno = 0;
     const T value = parse_float<T>(scratch_.c_str(), &end);
     if (end != scratch_.c_str() + scratch_.size())
-      fail_here("the weight", "must be a number, inf, -inf or nan, but it is ", quoted(column));
+      fail_here("the weight", "must be a number, inf, -inf or nan, but it is ", quote(column));
     if (errno == ERANGE && std::isinf(value))
       fail_here("the weight", "must fit ", dtype_ == DType::float32 ? "float32" : "float64",
-                ", but it is ", quoted(column));
+                ", but it is ", quote(column));
     return value;
   }
 

@@ -12,8 +12,8 @@ void require_acceptor(const char* which, const Topology& topology) {
   const auto ilabel = topology.ilabel(), olabel = topology.olabel();
   const auto a = std::ranges::mismatch(ilabel, olabel).in1 - ilabel.begin();
   fail("intersect",
-       "both graphs must be acceptors (input label equal to output label on every arc), but arc ", a,
-       " of the ", which, " graph has labels ", ilabel[a], ":", olabel[a],
+       "both graphs must be acceptors (input label equal to output label on every arc), but arc ",
+       a, " of the ", which, " graph has labels ", ilabel[a], ":", olabel[a],
        "; use compose for transducers");
 }
 

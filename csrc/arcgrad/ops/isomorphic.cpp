@@ -261,6 +261,8 @@ std::optional<std::vector<Arc>> telling_arcs(const Pair& pair, const Coloring& c
 
 /// The pieces of a pair that remain to be matched; none if they show that there is no match.
 std::optional<std::vector<Group>> decompose(const Pair& pair, const Coloring& coloring) {
+  // Where every color has one node in each piece, the colors are the match.
+  if (coloring.num_colors() == pair.split) return std::vector<Group>{};
   const auto arcs = telling_arcs(pair, coloring);
   if (!arcs) return std::nullopt;
 
@@ -305,7 +307,7 @@ std::optional<std::vector<Group>> decompose(const Pair& pair, const Coloring& co
   std::vector<Group> out;
   for (auto& [colors, group] : groups) {
     if (group.first.size() != group.second.size()) return std::nullopt;
-    // Where each color occurs once, the colors are the match.
+    // The same goes for pieces.
     if (std::ranges::adjacent_find(colors) != colors.end()) out.push_back(std::move(group));
   }
   return out;

@@ -93,11 +93,15 @@ class Closures {
     Weights weights = Weights::zeros(static_cast<int64_t>(arcs.size()), graph_.dtype());
     ArcMap::gather(arcs).apply(graph_.weights(), weights, 1.0);
     const int32_t source[] = {0};
+    std::vector<int32_t> names{-1};
+    names.insert(names.end(), nodes.begin(), nodes.end());
     Sweep sweep(std::make_shared<Topology>(std::move(arrays)), weights, source,
                 {.op = "remove",
                  .semiring = semiring_,
                  .keep = tracks(graph_),
-                 .targets = targets});
+                 .targets = targets,
+                 .exact_sums = true,
+                 .names = names});
     parts_.push_back({std::move(sweep), std::move(arcs), std::move(targets)});
     return reached;
   }
@@ -144,35 +148,38 @@ Graph remove(const Graph& graph, int32_t ilabel, std::optional<int32_t> olabel, 
   if (!any) return connect(graph);
   Closures closures(graph, std::move(is_removed), semiring);
 
-  Result result;
-  result.arrays.num_nodes = t.num_nodes();
-  result.arrays.accept.assign(t.accept().begin(), t.accept().end());
-  // A kept arc goes on to whatever removed arcs reach from its end.
-  auto extend = [&](int32_t from, int32_t a, int32_t before) {
-    if (!closures.is_needed(dst[a])) return result.add(from, dst[a], in[a], out[a], a, before, -1);
-    for (const auto& [to, output] : closures.from(dst[a]))
-      result.add(from, to, in[a], out[a], a, before, output);
-  };
-  for (int32_t a = 0; a < t.num_arcs(); ++a)
-    if (!closures.is_removed(a)) extend(src[a], a, -1);
-
-  // A start from which removed arcs leave cannot stay one: their weight needs an arc to sit on.
+  // A start from which removed arcs leave cannot stay one: their weight needs an arc to sit on. The
+  // node that stands for all such starts comes first, and so do its arcs, so that a chain stays in
+  // order.
   std::vector<int32_t> merged;
+  Result result;
   for (int32_t n : t.start())
     (closures.is_needed(n) ? merged : result.arrays.start).push_back(n);
+  const int32_t shift = merged.empty() ? 0 : 1;
+  result.arrays.num_nodes = t.num_nodes() + shift;
+  for (int32_t& n : result.arrays.start) n += shift;
+  for (int32_t n : t.accept()) result.arrays.accept.push_back(n + shift);
+  // A kept arc goes on to whatever removed arcs reach from its end.
+  auto extend = [&](int32_t from, int32_t a, int32_t before) {
+    if (!closures.is_needed(dst[a]))
+      return result.add(from, dst[a] + shift, in[a], out[a], a, before, -1);
+    for (const auto& [to, output] : closures.from(dst[a]))
+      result.add(from, to + shift, in[a], out[a], a, before, output);
+  };
   if (!merged.empty()) {
-    const int32_t start = result.arrays.num_nodes++;
-    result.arrays.start.push_back(start);
+    result.arrays.start.insert(result.arrays.start.begin(), 0);
     int32_t empty_string;
     for (const auto& [node, before] : closures.from_all(merged, empty_string))
       for (int32_t k = t.out().offset[node]; k < t.out().offset[node + 1]; ++k)
-        if (!closures.is_removed(t.out().arc(k))) extend(start, t.out().arc(k), before);
+        if (!closures.is_removed(t.out().arc(k))) extend(0, t.out().arc(k), before);
     if (empty_string >= 0) {
       const int32_t end = result.arrays.num_nodes++;
       result.arrays.accept.push_back(end);
-      result.add(start, end, kEpsilon, kEpsilon, -1, empty_string, -1);
+      result.add(0, end, kEpsilon, kEpsilon, -1, empty_string, -1);
     }
   }
+  for (int32_t a = 0; a < t.num_arcs(); ++a)
+    if (!closures.is_removed(a)) extend(src[a] + shift, a, -1);
   require_size("remove", "arcs", static_cast<int64_t>(result.kept.size()));
   if (result.arrays.ilabel == result.arrays.olabel) result.arrays.olabel.clear();
   const Graph distances = std::move(closures).record();

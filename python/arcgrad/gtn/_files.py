@@ -49,15 +49,18 @@ def _from_gtn(content: bytes) -> Graph | None:
     start, accept, arcs, weights = np.split(
         numbers[4:], np.cumsum([num_start, num_accept, 4 * num_arcs])
     )
-    return Graph(
-        ag.Graph.from_arrays(
-            *arcs.reshape(-1, 4).T,
-            weights.view(np.float32),
-            start=start,
-            accept=accept,
-            num_nodes=num_nodes,
-        )
+    src, dst, ilabel, olabel = arcs.reshape(-1, 4).T
+    graph = ag.Graph.from_arrays(
+        src,
+        dst,
+        ilabel,
+        olabel,
+        weights.view(np.float32),
+        start=start,
+        accept=accept,
+        num_nodes=num_nodes,
     )
+    return Graph(graph)
 
 
 def savetxt(file_name: FileName, graph: ag.Graph) -> None:

@@ -65,26 +65,35 @@ def broadcast(batch: ag.Graph | Sequence[T], length: int) -> Sequence[Any]:
     return elements if len(elements) == length else list(elements) * length
 
 
+def given(*values: Any) -> Any:
+    """The first value that is not None: gtn has several names for one argument."""
+    for value in values:
+        if value is not None:
+            return value
+    return None
+
+
 def unary(op: Callable[[Any], Any]) -> Unary:
     """An operation with one argument in the forms of gtn."""
 
     def call(g: Any = None, *, g1: Any = None, graphs: Any = None) -> Any:
-        return share(op(next((x for x in (g, g1, graphs) if x is not None), None)))
+        return share(op(given(g, g1, graphs)))
 
-    return named(call, op)
+    form: Unary = named(call, op)
+    return form
 
 
 def binary(op: Callable[[Any, Any], Any]) -> Binary:
     """An operation with two arguments in the forms of gtn."""
 
     def call(g1: Any = None, g2: Any = None, *, graphs1: Any = None, graphs2: Any = None) -> Any:
-        first = g1 if graphs1 is None else graphs1
-        second = g2 if graphs2 is None else graphs2
+        first, second = given(g1, graphs1), given(g2, graphs2)
         if not (isinstance(first, ag.Graph) and isinstance(second, ag.Graph)):
-            check_lengths(op.__name__, first, second)
+            check_lengths(call.__name__, first, second)
         return share(op(first, second))
 
-    return named(call, op)
+    form: Binary = named(call, op)
+    return form
 
 
 def named(call: Any, op: Callable[..., Any]) -> Any:
@@ -113,11 +122,12 @@ def of_scalars(op: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
                 raise RuntimeError(str(error)) from error
             return op(ag.forward_score(first), ag.forward_score(second))
 
-    return named(call, op)  # type: ignore[no-any-return]
+    form: Callable[[Any, Any], Any] = named(call, op)
+    return form
 
 
 def is_scalar(graph: ag.Graph) -> bool:
-    """Whether the only path of the graph is one arc."""
+    """Whether the graph is one arc from its start to its accept node."""
     if (graph.num_arcs(), graph.num_start(), graph.num_accept()) != (1, 1, 1):
         return False
     src, dst = graph.src_node(0), graph.dst_node(0)
@@ -139,20 +149,11 @@ intersect = binary(_intersect)
 subtract = binary(of_scalars(ag.subtract))
 
 
-@overload
-def concat(g1: ag.Graph, g2: ag.Graph) -> Graph: ...
-@overload
-def concat(graphs1: Graphs, graphs2: Graphs) -> list[Graph]: ...
-@overload
-def concat(graphs: Graphs) -> Graph: ...
-@overload
-def concat(graphs: Sequence[Graphs]) -> list[Graph]: ...
 def concat(
     g1: Any = None, g2: Any = None, *, graphs: Any = None, graphs1: Any = None, graphs2: Any = None
 ) -> Any:
     """Concatenate two graphs, a list of graphs, or two lists of graphs one by one."""
-    first = next((x for x in (g1, graphs1, graphs) if x is not None), None)
-    second = g2 if graphs2 is None else graphs2
+    first, second = given(g1, graphs1, graphs), given(g2, graphs2)
     if second is None:
         return share(ag.concat(first))
     if isinstance(first, ag.Graph) and isinstance(second, ag.Graph):
@@ -171,12 +172,6 @@ def union(graphs: Any) -> Any:
     return share(ag.union(graphs))
 
 
-@overload
-def remove(g: ag.Graph, label: int = ...) -> Graph: ...
-@overload
-def remove(g: ag.Graph, ilabel: int, olabel: int) -> Graph: ...
-@overload
-def remove(graphs: Graphs, labels: Sequence[int] = ...) -> list[Graph]: ...
 def remove(
     g: Any = None,
     label: Any = ag.epsilon,
@@ -187,14 +182,14 @@ def remove(
     labels: Any = None,
 ) -> Any:
     """Remove the arcs with a label, or a pair of labels; for a list, one label per graph."""
-    batch = g if graphs is None else graphs
-    removed = next(x for x in (ilabel, labels, label) if x is not None)
+    batch, removed = given(g, graphs), given(ilabel, labels, label)
     if isinstance(batch, ag.Graph):
         return _removed(batch, removed, olabel)
-    labels = [removed] if np.ndim(removed) == 0 else removed
-    length = check_lengths("remove", batch, labels)
-    batch, labels = broadcast(batch, length), broadcast(labels, length)
-    return ag.parallel_for(lambda i: _removed(batch[i], labels[i], olabel), range(length))
+    if np.ndim(removed) == 0:
+        removed = [removed] * len(batch)
+    length = check_lengths("remove", batch, removed)
+    pairs = zip(broadcast(batch, length), broadcast(removed, length), strict=True)
+    return ag.parallel_for(lambda pair: _removed(pair[0], pair[1], olabel), pairs)
 
 
 def _removed(graph: ag.Graph, ilabel: int, olabel: int | None) -> Graph:
@@ -203,14 +198,6 @@ def _removed(graph: ag.Graph, ilabel: int, olabel: int | None) -> Graph:
     return result
 
 
-@overload
-def backward(g: ag.Graph, retain_graph: bool = ...) -> None: ...
-@overload
-def backward(g: ag.Graph, grad: ag.Graph, retain_graph: bool = ...) -> None: ...
-@overload
-def backward(graphs: Graphs, retain_graphs: Sequence[int] = ...) -> None: ...
-@overload
-def backward(graphs: Graphs, grads: Graphs, retain_graphs: Sequence[int] = ...) -> None: ...
 def backward(
     g: Any = None,
     grad: Any = None,
@@ -227,14 +214,13 @@ def backward(
     Raises:
         ValueError: If the tape was freed.
     """
-    roots = g if graphs is None else graphs
-    seeds = grad if grads is None else grads
-    retain = retain_graph if retain_graphs is None else retain_graphs
+    roots, seeds, retain = given(g, graphs), given(grad, grads), given(retain_graphs, retain_graph)
     if seeds is not None and not _are_graphs(seeds):
         seeds, retain = None, seeds
-    retain = [retain] if np.ndim(retain) == 0 else retain
-    lists = [x for x in (roots, seeds, retain) if x is not None]
-    length = check_lengths("backward", *lists)
+    roots = [roots] if isinstance(roots, ag.Graph) else roots
+    if np.ndim(retain) == 0:
+        retain = [retain] * len(roots)
+    length = check_lengths("backward", *(x for x in (roots, seeds, retain) if x is not None))
     roots, retain = broadcast(roots, length), broadcast(retain, length)
     # Tapes that are kept go first, in case one that is freed shares a part with them.
     for keep in (True, False):
@@ -302,14 +288,20 @@ def sample(g: ag.Graph, max_length: int = 1000) -> Graph:
 
 def _sample_damped(graph: ag.Graph) -> ag.Graph:
     # With this much less, the arcs that leave a node have a probability of at most 1/2 in all.
-    less = graph.weights_to_numpy().max() + np.log(2 * np.bincount(graph.src_nodes()).max())
+    leaving = np.full(graph.num_nodes(), -np.inf)
+    np.logaddexp.at(leaving, graph.src_nodes(), graph.weights_to_list())
+    less = leaving.max() + np.log(2.0)
     path = ag.sample(ag.add(graph, _constant(graph, -less)), ANY_LENGTH)
     return ag.add(path, _constant(path, less))
 
 
 def _constant(graph: ag.Graph, weight: float) -> ag.Graph:
+    src, dst, ilabel, olabel, _ = graph.arcs()
     return ag.Graph.from_arrays(
-        *graph.arcs()[:4],
+        src,
+        dst,
+        ilabel,
+        olabel,
         np.full(graph.num_arcs(), weight),
         start=graph.start(),
         accept=graph.accept(),

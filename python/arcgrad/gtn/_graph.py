@@ -6,7 +6,7 @@ import ctypes
 from typing import Any, overload
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 import arcgrad as ag
 from arcgrad.gtn._device import Device, fail_without_cuda
@@ -26,37 +26,30 @@ class Graph(ag.Graph):
     _lent: NDArray[np.float32] | None = None
     _hides_epsilon = False
 
-    @overload  # type: ignore[override]
-    def add_arc(self, src_node: int, dst_node: int, label: int) -> int: ...
-    @overload
-    def add_arc(
-        self, src_node: int, dst_node: int, ilabel: int, olabel: int, weight: float = 0.0
-    ) -> int: ...
     def add_arc(
         self,
         src_node: int,
         dst_node: int,
-        ilabel: Any = None,
-        olabel: Any = None,
+        ilabel: int | None = None,
+        olabel: int | None = None,
         weight: float = 0.0,
         *,
-        label: Any = None,
+        label: int | None = None,
     ) -> int:
         """Add an arc and return its id; with one label, both sides have it."""
-        return super().add_arc(
-            src_node, dst_node, ilabel if label is None else label, olabel, weight
-        )
+        first: Any = ilabel if label is None else label
+        return super().add_arc(src_node, dst_node, first, olabel, weight)
 
     def weights(self) -> int:
         """The address of the weights as float32, to read from until they change."""
-        self._lent = np.ascontiguousarray(self.weights_view(), np.float32)
+        self._lent = np.asarray(self.weights_view(), np.float32, order="C")
         return self._lent.ctypes.data
 
     def weights_to_numpy(self) -> NDArray[np.float32]:
         """A float32 copy of the weights, one per arc."""
-        return super().weights_to_numpy().astype(np.float32, copy=False).reshape(-1)
+        return np.asarray(super().weights_to_numpy(), np.float32)
 
-    def set_weights(self, weights: int | ArrayLike) -> None:
+    def set_weights(self, weights: Any) -> None:
         """Copy the weights from an address, where float32 numbers lie, or from an array or list."""
         if isinstance(weights, (int, np.integer)):
             weights = self._read(int(weights))
