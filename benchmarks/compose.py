@@ -60,7 +60,7 @@ def composition(
     return rows
 
 
-def same_size(measure: str, ours: ag.Graph, theirs: fst.Fst) -> dict[str, int]:
+def same_size(measure: str, ours: ag.Graph, theirs: fst.MutableFst) -> dict[str, int]:
     """The number of nodes and arcs of the result, which OpenFst's must have as well."""
     size = {"nodes": ours.num_nodes(), "arcs": ours.num_arcs()}
     expected = {"nodes": theirs.num_states(), "arcs": count_arcs(theirs)}

@@ -42,7 +42,7 @@ def scores(suffix: str, num_nodes: int, settings: Settings, *, reachable: bool) 
 
     agree(ag.forward_score(graph).item(), -float(fst.shortestdistance(log)[num_nodes - 1]))
     best = ag.viterbi_path(graph)
-    agree(float(best.weights_to_numpy().sum()), path_score(fst.shortestpath(tropical)))
+    agree(sum(best.weights_to_list()), path_score(fst.shortestpath(tropical)))
 
     times = interleave(
         f"forward{suffix}",

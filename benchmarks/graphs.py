@@ -55,8 +55,8 @@ def acceptor(
     order = np.argsort(src, kind="stable")
     label = rng.integers(0, num_labels, len(src)).astype(np.int32)
     weight = rng.standard_normal(len(src)).astype(np.float32)
-    src, dst = src[order].astype(np.int32), dst[order].astype(np.int32)
-    return Arrays(num_nodes, src, dst, label, label, weight, 0, [num_nodes - 1])
+    sources, targets = src[order].astype(np.int32), dst[order].astype(np.int32)
+    return Arrays(num_nodes, sources, targets, label, label, weight, 0, [num_nodes - 1])
 
 
 def uniform_dag(num_nodes: int, num_arcs: int, *, reachable: bool, seed: int = 0) -> Arrays:
@@ -131,8 +131,9 @@ def lexicon(words: Words) -> Arrays:
         dst += [*inner, 0]
         ilabel += word
         olabel += [word_id] + [-1] * len(inner)
-    arcs = [np.array(column, dtype=np.int32) for column in (src, dst, ilabel, olabel)]
-    return Arrays(num_nodes, *arcs, np.zeros(len(src), dtype=np.float32), 0, [0])
+    arcs = np.array([src, dst, ilabel, olabel], dtype=np.int32)
+    weight = np.zeros(len(src), dtype=np.float32)
+    return Arrays(num_nodes, arcs[0], arcs[1], arcs[2], arcs[3], weight, 0, [0])
 
 
 def text_chain(letters: Sequence[int]) -> Arrays:

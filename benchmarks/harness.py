@@ -131,11 +131,11 @@ class Row:
 
     @property
     def ratio_of_minima(self) -> float | None:
-        return self.theirs and self._ratio(self.ours.minimum, self.theirs.minimum)
+        return None if self.theirs is None else self._ratio(self.ours.minimum, self.theirs.minimum)
 
     @property
     def ratio_of_medians(self) -> float | None:
-        return self.theirs and self._ratio(self.ours.median, self.theirs.median)
+        return None if self.theirs is None else self._ratio(self.ours.median, self.theirs.median)
 
     def verdict(self, settings: Settings) -> str:
         if self.target is None:
@@ -201,7 +201,10 @@ def sample(task: Task, calls: int, clock: Clock) -> float:
 def interleave(
     name: str, tasks: Mapping[str, Task | Callable[[], Any]], settings: Settings
 ) -> dict[str, Timing]:
-    """Time the tasks in turn, round after round, so that a busy moment hits all of them alike."""
+    """Time the tasks in turn, round after round, so that a busy moment hits all of them alike.
+
+    Each call therefore starts with the caches as the previous task left them.
+    """
     prepared = {key: task if isinstance(task, Task) else Task(task) for key, task in tasks.items()}
     samples: dict[str, list[float]] = {key: [] for key in prepared}
     show_progress(f"{name}: warming up")
@@ -280,11 +283,9 @@ def report_text(name: str, report: Report, settings: Settings) -> str:
 
 def row_json(row: Row, settings: Settings) -> dict[str, Any]:
     def timing_json(timing: Timing | None) -> dict[str, Any] | None:
-        return timing and {
-            "min_s": timing.minimum,
-            "median_s": timing.median,
-            "rounds": timing.rounds,
-        }
+        if timing is None:
+            return None
+        return {"min_s": timing.minimum, "median_s": timing.median, "rounds": timing.rounds}
 
     return {
         "measure": row.measure,

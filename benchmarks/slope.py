@@ -33,7 +33,7 @@ from .harness import (
 )
 
 WINDOW = 1_000
-# What memory alone costs: no op that writes a new array of weights can have a flatter slope.
+# What memory alone costs: the weights copied into a new array, which most ops do at least once.
 YARDSTICK = "(NumPy copy of weights)"
 LAYOUTS: dict[str, int | None] = {f"window of {WINDOW} nodes": WINDOW, "all later nodes": None}
 

@@ -94,17 +94,20 @@ Weights to_weights(const char* op, nb::handle values, std::optional<DType> dtype
   // A list has no dtype of its own, although NumPy gives it one.
   const bool is_float64 = nb::hasattr(values, "dtype") && name_of(array) == "float64";
   const DType to = dtype.value_or(is_float64 ? DType::float64 : DType::float32);
-  Weights out = Weights::uninitialized(size, to);
-  if (size == 0) return out;
-  dispatch(to, [&](auto element) {
+  if (size == 0) return Weights::zeros(0, to);
+  // NumPy brings it to one of our types; a narrowing is done here, where it cannot warn.
+  const DType from = name_of(array) == "float32" ? DType::float32 : DType::float64;
+  nb::object flat = nb::module_::import_("numpy")
+                        .attr("ascontiguousarray")(array, from == DType::float32 ? "float32" : "float64")
+                        .attr("ravel")();
+  Weights given = dispatch(from, [&](auto element) {
     using T = decltype(element);
-    nb::object flat = nb::module_::import_("numpy")
-                          .attr("ascontiguousarray")(array, to == DType::float32 ? "float32" : "float64")
-                          .attr("ravel")();
     auto view = nb::cast<nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>>(flat);
-    std::copy(view.data(), view.data() + size, out.fill<T>().begin());
+    Weights copy = Weights::uninitialized(size, from);
+    std::copy(view.data(), view.data() + size, copy.fill<T>().begin());
+    return copy;
   });
-  return out;
+  return given.cast(to);
 }
 
 Weights borrow_weights(const char* op, nb::handle values) {

@@ -149,7 +149,7 @@ def outer(_):
 print(round(sum(ag.parallel_for(outer, range(8)))))
 """
     expected = round(8 * 8 * 8 * 5 * math.log(3))
-    assert int(run_python(code, timeout=60)) == expected
+    assert int(run_python(code)) == expected
 
 
 def test_use_after_fork_works():
@@ -165,11 +165,11 @@ def total(_):
     return sum(s.item() for s in scores)
 before = total(0)
 with multiprocessing.get_context("fork").Pool(2) as pool:
-    assert pool.map_async(total, range(4)).get(timeout=50) == [before] * 4
+    assert pool.map_async(total, range(4)).get(timeout=500) == [before] * 4
 assert total(0) == before
 print("done")
 """
-    assert run_python(code, timeout=60).strip() == "done"
+    assert run_python(code).strip() == "done"
 
 
 def test_projection_forgets_how_arcs_were_sorted():
@@ -234,7 +234,7 @@ def test_set_weights_honours_strides(dtype, lattice):
 
 def test_weights_are_never_an_address(lattice):
     assert not hasattr(lattice, "weights") or not isinstance(lattice.weights(), int)
-    with pytest.raises(ValueError, match=r"set_weights: .*4 in all, but got 1"):
+    with pytest.raises(TypeError, match=r"set_weights: .*array-like, but they are"):
         lattice.set_weights(lattice.weights_view().ctypes.data)
 
 

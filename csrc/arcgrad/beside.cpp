@@ -4,7 +4,7 @@
 
 namespace arcgrad {
 
-Beside::Beside(const char* op, std::vector<Graph> graphs, int32_t first_node)
+Beside::Beside(const char* op, std::vector<Graph> graphs, int32_t first_node, size_t num_epsilon)
     : op_(op), graphs_(std::move(graphs)) {
   int64_t num_nodes = first_node, num_arcs = 0;
   for (const Graph& graph : graphs_) {
@@ -12,12 +12,15 @@ Beside::Beside(const char* op, std::vector<Graph> graphs, int32_t first_node)
     num_arcs += graph.num_arcs();
   }
   require_size(op, "nodes", num_nodes);
-  require_size(op, "arcs", num_arcs);
+  require_size(op, "arcs", num_arcs + static_cast<int64_t>(num_epsilon));
   const bool is_acceptor =
       std::ranges::all_of(graphs_, [](const Graph& g) { return g.topology().is_acceptor(); });
   const auto count = static_cast<size_t>(num_arcs);
-  for (auto* column : {&arrays.src, &arrays.dst, &arrays.ilabel}) column->resize(count);
-  if (!is_acceptor) arrays.olabel.resize(count);
+  for (auto* column : {&arrays.src, &arrays.dst, &arrays.ilabel, &arrays.olabel}) {
+    if (is_acceptor && column == &arrays.olabel) break;
+    column->reserve(count + num_epsilon);
+    column->resize(count);
+  }
   int32_t node = first_node, arc = 0;
   for (const Graph& graph : graphs_) {
     const Topology& t = graph.topology();
@@ -42,7 +45,6 @@ void Beside::add_epsilon(int32_t src, int32_t dst) {
 }
 
 Graph Beside::record() && {
-  require_size(op_, "arcs", static_cast<int64_t>(arrays.src.size()));
   std::vector<Moved> inputs;
   for (size_t i = 0; i < graphs_.size(); ++i)
     inputs.push_back({graphs_[i], ArcMap::identity(arc_offset_[i])});

@@ -10,8 +10,9 @@ namespace arcgrad {
 /// no starts or accepts yet.
 class Beside {
  public:
-  /// `first_node` ids are left free at the front.
-  Beside(const char* op, std::vector<Graph> graphs, int32_t first_node = 0);
+  /// `first_node` ids are left free at the front, and there is room for `num_epsilon` more arcs.
+  Beside(const char* op, std::vector<Graph> graphs, int32_t first_node = 0,
+         size_t num_epsilon = 0);
 
   /// Where node `n` of graph `i` is.
   int32_t node(size_t i, int32_t n) const { return node_offset_[i] + n; }

@@ -10,6 +10,9 @@
 namespace arcgrad {
 namespace {
 
+/// How many slots ahead of its use memory is asked for.
+constexpr int32_t kAhead = 32;
+
 constexpr double kEps = std::numeric_limits<double>::epsilon();
 
 /// "{0, 3, 4}", shortened if long, with the names that the caller gave the nodes.
@@ -106,13 +109,18 @@ Sweep::Sweep(TopologyPtr topology, const Weights& weights, std::span<const int32
     best_.assign(num_nodes, kNegInf);
     best_slot_.assign(num_nodes, -1);
   }
+  const bool is_fast = order.is_acyclic() && !options.exact_sums;
   if (keep_) {
-    term_.resize(static_cast<size_t>(t.num_arcs()));
+    // The fast recursion in the log semiring writes every entry.
+    term_buffer_ = is_fast && options.semiring == Semiring::log
+                       ? Weights::uninitialized(t.num_arcs(), DType::float64)
+                       : Weights::zeros(t.num_arcs(), DType::float64);
+    term_ = term_buffer_.fill<double>().data();
     inverse_sum_.resize(num_nodes);
   }
   Setup setup{options, std::vector<uint8_t>(num_nodes)};
   for (int32_t n : sources) setup.is_source[n] = 1;
-  if (order.is_acyclic() && !options.exact_sums) {
+  if (is_fast) {
     dispatch(weights.dtype(), [&](auto kind) {
       const auto* weight = weights.view<decltype(kind)>().data();
       if (options.semiring == Semiring::log)
@@ -137,6 +145,7 @@ Sweep::Sweep(TopologyPtr topology, const Weights& weights, std::span<const int32
 template <class T>
 void Sweep::run_acyclic(const T* weight, const Setup& setup) {
   constexpr size_t kBlock = 512;
+  const auto last_slot = static_cast<int32_t>(adjacency_->node.size()) - 1;
   const int32_t* offset = adjacency_->offset.data();
   const int32_t* src = adjacency_->node.data();
   const int32_t* arcs = adjacency_->arcs.empty() ? nullptr : adjacency_->arcs.data();
@@ -157,6 +166,7 @@ void Sweep::run_acyclic(const T* weight, const Setup& setup) {
       for (int32_t k = offset[d]; k < offset[d + 1]; ++k) {
         *to++ = static_cast<double>(weight[arcs ? arcs[k] : k]);
         __builtin_prefetch(&scores_[src[k]]);
+        if (arcs) __builtin_prefetch(&weight[arcs[std::min(k + kAhead, last_slot)]]);
       }
       count += degree;
     }
@@ -167,7 +177,7 @@ void Sweep::run_acyclic(const T* weight, const Setup& setup) {
     for (int32_t position = begin; position < end; ++position) {
       const int32_t d = node(position), first = offset[d], degree = offset[d + 1] - first;
       const bool is_source = setup.is_source[d];
-      double* term = keep_ ? term_.data() + first : scratch.data();
+      double* term = keep_ ? term_ + first : scratch.data();
       double top = is_source ? 0.0 : kNegInf;
       for (int32_t k = 0; k < degree; ++k) {
         const Scaled& from = scores_[src[first + k]];
@@ -450,6 +460,10 @@ void Sweep::pull_back(std::vector<double> mass, Weights& grad) const {
       const double share = mass[d] * inverse_sum_[d];
       if (share == 0.0) return;
       for (int32_t k = adjacency.offset[d]; k < adjacency.offset[d + 1]; ++k) {
+        // Nodes are visited backwards, so what is needed soon lies before slot k.
+        const int32_t soon = std::max(k - kAhead, 0);
+        __builtin_prefetch(&mass[adjacency.node[soon]], 1);
+        __builtin_prefetch(&out[adjacency.arc(soon)], 1);
         const double g = share * term_[k];
         const int32_t s = adjacency.node[k];
         if (!inside || block(s) != inside) mass[s] += g;

@@ -120,8 +120,11 @@ class Sweep {
   std::vector<Scaled> scores_;  // log semiring
   std::vector<double> best_;    // tropical semiring
   std::vector<int32_t> best_slot_;
-  /// The share of slot k of node n is term_[k] * inverse_sum_[n].
-  std::vector<double> term_, inverse_sum_;
+  /// The share of slot k of node n is term_[k] * inverse_sum_[n]. The buffer is that of weights
+  /// because that one is fast to get.
+  Weights term_buffer_;
+  double* term_ = nullptr;
+  std::vector<double> inverse_sum_;
 };
 
 }  // namespace arcgrad

@@ -93,8 +93,14 @@ class MovesRule final : public Rule {
 };
 
 Graph make_moves(const char* op, TopologyPtr topology, DType dtype, std::vector<Moved> inputs) {
-  Weights out = Weights::zeros(topology->num_arcs(), dtype);
-  for (const Moved& input : inputs) input.map.apply(input.graph.weights(), out, input.factor);
+  Weights out;
+  if (inputs.size() == 1 && inputs[0].map.is_identity() && inputs[0].factor == 1.0 &&
+      inputs[0].graph.num_arcs() == topology->num_arcs()) {
+    out = inputs[0].graph.weights().cast(dtype);  // shared, since weights are never written again
+  } else {
+    out = Weights::zeros(topology->num_arcs(), dtype);
+    for (const Moved& input : inputs) input.map.apply(input.graph.weights(), out, input.factor);
+  }
   std::vector<Graph> graphs;
   graphs.reserve(inputs.size());
   for (const Moved& input : inputs) graphs.push_back(input.graph);

@@ -62,6 +62,8 @@ class ArcMap {
     return {std::make_shared<const std::vector<int32_t>>(std::move(arcs)), 0, false};
   }
   ArcMap transpose() const { return {arcs_, offset_, !transposed_}; }
+  /// Whether output arc k is input arc k, for all of them if there are equally many.
+  bool is_identity() const { return !arcs_ && offset_ == 0; }
   /// Adds `factor` times the moved `from` to `to`.
   void apply(const Weights& from, Weights& to, double factor) const;
 

@@ -1,18 +1,42 @@
 #include "arcgrad/weights.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <new>
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
 
 namespace arcgrad {
 namespace {
+
+/// From this size on, memory comes in huge pages: the page faults of small ones take longer than
+/// the work of most ops.
+constexpr size_t kHuge = size_t{4} << 20;
+
+template <class T>
+std::shared_ptr<T[]> allocate_huge(size_t count) {
+  constexpr size_t kPage = size_t{2} << 20;
+  const size_t bytes = (count * sizeof(T) + kPage - 1) / kPage * kPage;
+  void* memory = std::aligned_alloc(kPage, bytes);
+  if (!memory) throw std::bad_alloc();
+#ifdef __linux__
+  madvise(memory, bytes, MADV_HUGEPAGE);
+#endif
+  return {static_cast<T*>(memory), [](T* p) { std::free(p); }};
+}
 
 /// Never null, so that an empty buffer differs from no buffer.
 template <class T>
 std::shared_ptr<T[]> allocate(int64_t size, bool zero) {
   const auto count = static_cast<size_t>(std::max<int64_t>(size, 1));
+  if (count * sizeof(T) >= kHuge) {
+    auto buffer = allocate_huge<T>(count);
+    if (zero) std::fill(buffer.get(), buffer.get() + count, T{0});
+    return buffer;
+  }
 #ifdef __cpp_lib_smart_ptr_for_overwrite
   if (!zero) return std::make_shared_for_overwrite<T[]>(count);
-#else
-  (void)zero;
 #endif
   return std::make_shared<T[]>(count);
 }
@@ -32,10 +56,10 @@ Layout row(int64_t size) { return {1, size, size, 1}; }
 
 }  // namespace
 
-Weights Weights::uninitialized(int64_t size, DType dtype) {
+Weights Weights::make(int64_t size, DType dtype, bool zero) {
   Weights out;
   dispatch(dtype, [&](auto kind) {
-    auto buffer = allocate<decltype(kind)>(size, false);
+    auto buffer = allocate<decltype(kind)>(size, zero);
     out.data_ = buffer.get();
     out.owner_ = std::move(buffer);
   });
@@ -44,17 +68,8 @@ Weights Weights::uninitialized(int64_t size, DType dtype) {
   return out;
 }
 
-Weights Weights::zeros(int64_t size, DType dtype) {
-  Weights out;
-  dispatch(dtype, [&](auto kind) {
-    auto buffer = allocate<decltype(kind)>(size, true);
-    out.data_ = buffer.get();
-    out.owner_ = std::move(buffer);
-  });
-  out.layout_ = row(size);
-  out.dtype_ = dtype;
-  return out;
-}
+Weights Weights::uninitialized(int64_t size, DType dtype) { return make(size, dtype, false); }
+Weights Weights::zeros(int64_t size, DType dtype) { return make(size, dtype, true); }
 
 Weights Weights::scalar(double value, DType dtype) {
   return from(std::span<const double>(&value, 1), dtype);

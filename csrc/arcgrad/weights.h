@@ -69,6 +69,8 @@ class Weights {
   void set(int64_t i, double value);
 
  private:
+  static Weights make(int64_t size, DType dtype, bool zero);
+
   std::shared_ptr<const void> owner_;
   const void* data_ = nullptr;
   Layout layout_;

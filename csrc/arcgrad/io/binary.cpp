@@ -20,7 +20,7 @@ constexpr std::array<char, 8> kMagic = {'\x89', 'a', 'r', 'c', 'g', 'r', 'a', 'd
 constexpr uint32_t kByteOrder = 0x01020304, kOtherByteOrder = 0x04030201;
 constexpr uint32_t kVersion = 1;
 
-enum Kind : uint32_t { kAcceptor, kTransducer, kDense };
+enum Kind : uint8_t { kAcceptor, kTransducer, kDense };
 
 struct Header {
   std::array<char, 8> magic = kMagic;
@@ -41,13 +41,13 @@ constexpr auto kRemainders = [] {
   std::array<std::array<uint64_t, 256>, 8> tables{};
   for (uint64_t byte = 0; byte < 256; ++byte) {
     uint64_t r = byte;
-    for (int bit = 0; bit < 8; ++bit) r = (r >> 1) ^ (r & 1 ? kPolynomial : 0);
+    for (int bit = 0; bit < 8; ++bit) r = (r >> 1U) ^ (r & 1U ? kPolynomial : 0);
     tables[0][byte] = r;
   }
   for (size_t k = 1; k < 8; ++k)
     for (size_t byte = 0; byte < 256; ++byte) {
       const uint64_t r = tables[k - 1][byte];
-      tables[k][byte] = (r >> 8) ^ tables[0][r & 255];
+      tables[k][byte] = (r >> 8U) ^ tables[0][r & 255U];
     }
   return tables;
 }();
@@ -58,10 +58,10 @@ Checksum checksum(std::string_view bytes) {
   uint64_t r = ~uint64_t{0};
   for (; size >= 8; size -= 8, p += 8) {
     uint64_t next = 0;
-    for (size_t k = 0; k < 8; ++k) next ^= kRemainders[7 - k][((r >> (8 * k)) & 255) ^ p[k]];
+    for (size_t k = 0; k < 8; ++k) next ^= kRemainders[7 - k][((r >> (8 * k)) & 255U) ^ p[k]];
     r = next;
   }
-  for (; size > 0; --size, ++p) r = (r >> 8) ^ kRemainders[0][(r & 255) ^ *p];
+  for (; size > 0; --size, ++p) r = (r >> 8U) ^ kRemainders[0][(r & 255U) ^ *p];
   return ~r;
 }
 

@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Some systems refuse to move more than 2 GB in one call.
-constexpr size_t kMaxChunk = size_t{1} << 30;
+constexpr size_t kMaxChunk = size_t{1} << 30U;
 
 [[noreturn]] void fail_system(const char* op, const char* task, const std::string& file_name,
                               int error = errno) {
@@ -98,7 +98,7 @@ std::string read_file(const char* op, const std::string& file_name) {
   // The size is a hint only: a pipe has none, and a file may grow while it is read.
   std::string content;
   const bool has_size = S_ISREG(status.st_mode) && status.st_size > 0;
-  content.resize((has_size ? static_cast<size_t>(status.st_size) : size_t{1} << 16) + 1);
+  content.resize((has_size ? static_cast<size_t>(status.st_size) : size_t{1} << 16U) + 1);
   size_t size = 0;
   for (;;) {
     if (size == content.size()) content.resize(2 * size);
@@ -136,7 +136,7 @@ void write_file(const char* op, const std::string& file_name, std::string_view c
   if (id < 0) fail_system(op, "write", file_name);
 
   OpenFile file(id, name);
-  if (replaces) ::fchmod(id, static_cast<mode_t>(before.permissions()) & 07777);
+  if (replaces) ::fchmod(id, static_cast<mode_t>(before.permissions()) & 07777U);
   if (!write_all(id, content)) fail_system(op, "write", file_name);
   // Without this a crash of the machine could leave an empty file under the final name.
   if (retry([&] { return ::fsync(id); }) != 0 && errno != EINVAL && errno != ENOSYS)
@@ -155,7 +155,7 @@ std::string quote(std::string_view content) {
     if (byte >= 0x20 && byte < 0x7f)
       out += c;
     else
-      (out += "\\x") += {kHex[byte >> 4], kHex[byte & 15]};
+      (out += "\\x") += {kHex[byte / 16], kHex[byte % 16]};
   }
   return out + (content.size() > kLongest ? "...\"" : "\"");
 }

@@ -29,7 +29,7 @@ T parse_float(const char* digits, char** end) {
     return std::strtod(digits, end);
 }
 
-/// Appends the shortest digits that read back as the same value.
+/// Appends digits that read back as the same value: 6 or 15 of them if that is enough, else more.
 template <class T>
 void put_float(std::string& out, T value) {
   if (std::isnan(value)) {
@@ -132,6 +132,7 @@ class Parser {
             "nodes, but it has ", num_lines_ == 0 ? "no line" : "one line");
     ++num_lines_;
     std::vector<int32_t> ids;
+    ids.reserve(columns_.size());
     for (const auto column : columns_)
       ids.push_back(parse_node(text("the ", what, " node"), column));
     std::sort(ids.begin(), ids.end());

@@ -1,6 +1,7 @@
 #include "arcgrad/ops/compose.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -21,7 +22,8 @@ struct Slots {
 /// Calls `emit(a, b)` for the slots `a` of `few` and `b` of `many` whose labels are equal.
 template <class Emit>
 void match(const Slots& few, const Slots& many, const Emit& emit) {
-  const std::vector<int32_t>&label = few.index.label, &other = many.index.label;
+  const std::vector<int32_t>& label = few.index.label;
+  const std::vector<int32_t>& other = many.index.label;
   const auto emit_all = [&](int32_t a) {
     int32_t b = many.begin;
     for (int32_t length = many.size(); length > 0;) {
@@ -48,10 +50,10 @@ void match(const Slots& few, const Slots& many, const Emit& emit) {
   for (int32_t i = 0; i < count; ++i) emit_all(candidates[i]);
 }
 
-/// The accessible part of the composition, found breadth first.
-class Product {
+/// The part of a composition that can be reached from its start nodes, found breadth first.
+class Composition {
  public:
-  Product(const char* op, const Topology& first, const Topology& second)
+  Composition(std::string_view op, const Topology& first, const Topology& second)
       : op_(op),
         first_(first.index(Side::output)),
         second_(second.index(Side::input)),
@@ -148,7 +150,7 @@ class Product {
     parents_.push_back(parents);
   }
 
-  const char* op_;
+  std::string_view op_;
   const LabelIndex& first_;
   const LabelIndex& second_;
   std::vector<bool> first_accepts_, second_accepts_;
@@ -161,12 +163,12 @@ class Product {
 };
 
 /// Keeps each node with an arc to a kept one, in one pass against the arcs; false if there is none.
-bool sweep(const Product& product, std::vector<bool>& kept) {
+bool sweep(const Composition& composition, std::vector<bool>& kept) {
   bool changed = false;
-  for (int32_t n = product.num_nodes(); n-- > 0;) {
+  for (int32_t n = composition.num_nodes(); n-- > 0;) {
     if (kept[n]) continue;
-    for (int32_t k = product.begin(n); k < product.begin(n + 1); ++k)
-      if (kept[product.dst(k)]) {
+    for (int32_t k = composition.begin(n); k < composition.begin(n + 1); ++k)
+      if (kept[composition.dst(k)]) {
         kept[n] = changed = true;
         break;
       }
@@ -176,15 +178,15 @@ bool sweep(const Product& product, std::vector<bool>& kept) {
 
 /// Keeps all nodes with a path to a kept one. A node that leads to none yet waits in a list at each
 /// of its destinations, so an arc is looked at once.
-void settle(const Product& product, std::vector<bool>& kept) {
+void settle(const Composition& composition, std::vector<bool>& kept) {
   struct Waiting {
     int32_t node, next;
   };
   std::vector<Waiting> waiting;
   std::vector<int32_t> head(kept.size(), -1), stack;
-  for (int32_t n = product.num_nodes(); n-- > 0;) {
-    for (int32_t k = product.begin(n); !kept[n] && k < product.begin(n + 1); ++k) {
-      const int32_t dst = product.dst(k);
+  for (int32_t n = composition.num_nodes(); n-- > 0;) {
+    for (int32_t k = composition.begin(n); !kept[n] && k < composition.begin(n + 1); ++k) {
+      const int32_t dst = composition.dst(k);
       if (!kept[dst]) {
         waiting.push_back({n, std::exchange(head[dst], static_cast<int32_t>(waiting.size()))});
         continue;
@@ -205,15 +207,15 @@ void settle(const Product& product, std::vector<bool>& kept) {
 }
 
 /// The nodes with a path to an accept node.
-std::vector<bool> coaccessible(const Product& product) {
-  std::vector<bool> kept(static_cast<size_t>(product.num_nodes()));
-  for (int32_t n = 0; n < product.num_nodes(); ++n) kept[n] = product.is_accept(n);
-  // Breadth first, most arcs go to later nodes: one sweep settles them all if no cycle leads back,
-  // and a few leave little to the lists, which read memory at random.
-  constexpr int kSweeps = 8;
+std::vector<bool> coaccessible(const Composition& composition) {
+  std::vector<bool> kept(static_cast<size_t>(composition.num_nodes()));
+  for (int32_t n = 0; n < composition.num_nodes(); ++n) kept[n] = composition.is_accept(n);
+  // Most arcs go to later nodes, as the search was breadth first. So a few sweeps leave little to
+  // the lists, which read memory at random.
+  constexpr int kSweeps = 4;
   for (int i = 0; i < kSweeps; ++i)
-    if (!sweep(product, kept)) return kept;
-  settle(product, kept);
+    if (!sweep(composition, kept)) return kept;
+  settle(composition, kept);
   return kept;
 }
 
@@ -221,19 +223,19 @@ std::vector<bool> coaccessible(const Product& product) {
 
 Graph compose_as(const char* op, const Graph& first, const Graph& second) {
   const Topology &topology1 = first.topology(), &topology2 = second.topology();
-  const Product product(op, topology1, topology2);
-  const std::vector<bool> kept = coaccessible(product);
+  const Composition composition(op, topology1, topology2);
+  const std::vector<bool> kept = coaccessible(composition);
 
   Arrays out;
   std::vector<int32_t> id(kept.size(), -1);
   size_t num_arcs = 0;
-  for (int32_t n = 0; n < product.num_nodes(); ++n) {
+  for (int32_t n = 0; n < composition.num_nodes(); ++n) {
     if (!kept[n]) continue;
     id[n] = out.num_nodes++;
-    if (n < product.num_start()) out.start.push_back(id[n]);
-    if (product.is_accept(n)) out.accept.push_back(id[n]);
-    for (int32_t k = product.begin(n); k < product.begin(n + 1); ++k)
-      num_arcs += kept[product.dst(k)];
+    if (n < composition.num_start()) out.start.push_back(id[n]);
+    if (composition.is_accept(n)) out.accept.push_back(id[n]);
+    for (int32_t k = composition.begin(n); k < composition.begin(n + 1); ++k)
+      num_arcs += kept[composition.dst(k)];
   }
 
   const bool is_acceptor = topology1.is_acceptor() && topology2.is_acceptor();
@@ -242,12 +244,12 @@ Graph compose_as(const char* op, const Graph& first, const Graph& second) {
   for (auto* column : {&out.src, &out.dst, &out.ilabel}) column->resize(num_arcs);
   if (!is_acceptor) out.olabel.resize(num_arcs);
   size_t a = 0;
-  for (int32_t n = 0; n < product.num_nodes(); ++n) {
+  for (int32_t n = 0; n < composition.num_nodes(); ++n) {
     if (!kept[n]) continue;
-    for (int32_t k = product.begin(n); k < product.begin(n + 1); ++k) {
-      const int32_t dst = id[product.dst(k)];
+    for (int32_t k = composition.begin(n); k < composition.begin(n + 1); ++k) {
+      const int32_t dst = id[composition.dst(k)];
       if (dst < 0) continue;
-      const auto [a1, a2] = product.parents(k);
+      const auto [a1, a2] = composition.parents(k);
       out.src[a] = id[n];
       out.dst[a] = dst;
       out.ilabel[a] = a1 < 0 ? kEpsilon : ilabel[a1];
@@ -256,7 +258,7 @@ Graph compose_as(const char* op, const Graph& first, const Graph& second) {
       map2[a++] = a2;
     }
   }
-  if (out.ilabel == out.olabel) out.olabel.clear();
+  if (out.ilabel == out.olabel) out.olabel = std::vector<int32_t>();
   return record_moves(
       op, std::move(out),
       {{first, ArcMap::gather(std::move(map1))}, {second, ArcMap::gather(std::move(map2))}});

@@ -4,7 +4,10 @@
 namespace arcgrad {
 
 Graph concat(const std::vector<Graph>& graphs) {
-  Beside beside("concat", graphs);
+  size_t num_epsilon = 0;
+  for (size_t i = 0; i + 1 < graphs.size(); ++i)
+    num_epsilon += graphs[i].topology().accept().size() * graphs[i + 1].topology().start().size();
+  Beside beside("concat", graphs, 0, num_epsilon);
   if (graphs.empty()) {
     beside.arrays.num_nodes = 1;
     beside.arrays.start = beside.arrays.accept = {0};

@@ -58,8 +58,8 @@ struct Neighbors {
     std::vector<int64_t> next(offset.begin(), offset.end() - 1);
     for (const Arc& arc : pair.arcs) {
       const uint64_t key = 2 * static_cast<uint64_t>(arc.type);
-      entries[next[arc.src]++] = key << 32 | static_cast<uint32_t>(arc.dst);
-      entries[next[arc.dst]++] = (key + 1) << 32 | static_cast<uint32_t>(arc.src);
+      entries[next[arc.src]++] = key << 32U | static_cast<uint32_t>(arc.dst);
+      entries[next[arc.dst]++] = (key + 1) << 32U | static_cast<uint32_t>(arc.src);
     }
   }
 
@@ -183,12 +183,12 @@ class Coloring {
                        neighbors.entries.begin() + neighbors.offset[n + 1]);
       std::sort(entries.begin(), entries.end());
       for (size_t i = 0; i < entries.size();) {
-        const uint64_t key = entries[i] >> 32;
+        const uint64_t key = entries[i] >> 32U;
         colors.clear();
-        while (i < entries.size() && entries[i] >> 32 == key) {
+        while (i < entries.size() && entries[i] >> 32U == key) {
           const size_t from = i;
           while (i < entries.size() && entries[i] == entries[from]) ++i;
-          const auto n = static_cast<int32_t>(entries[from] & 0xffffffff);
+          const auto n = static_cast<int32_t>(entries[from] & 0xffffffffU);
           if (touched_[color_[n]] == 0) colors.push_back(color_[n]);
           touch(n, static_cast<int32_t>(i - from));
         }
@@ -316,33 +316,32 @@ std::optional<std::vector<Group>> decompose(const Pair& pair, const Coloring& co
 /// The search for a match of two pieces. It asks for matches of smaller pieces on the way.
 class Search {
  public:
-  enum class Status { matched, mismatched, open };
+  enum class Status : uint8_t { matched, mismatched, open };
 
   /// `is_refined` says that the colors of the pieces are those of one refined coloring.
   Search(const Piece& first, const Piece& second, bool is_refined)
       : pair_(first, second), coloring_(pair_) {
     if (!is_refined) coloring_.refine(neighbors_.emplace(pair_));
-    if (coloring_.is_balanced()) groups_ = decompose(pair_, coloring_);
-    if (groups_ && is_whole()) choose();
+    take_apart(coloring_);
+    if (is_whole()) choose();
   }
 
   /// Goes on until the answer is known or depends on next_first() and next_second().
   Status step() {
     for (;;) {
-      if (groups_ && groups_->empty()) return Status::matched;
-      if (groups_ && candidate_ < groups_->back().second.size()) return Status::open;
+      if (is_possible_ && groups_.empty()) return Status::matched;
+      if (is_possible_ && candidate_ < groups_.back().second.size()) return Status::open;
       if (guesses_.empty()) return Status::mismatched;
       if (!neighbors_) neighbors_.emplace(pair_);
       Coloring coloring = coloring_;
       coloring.pair_up(*neighbors_, chosen_, guesses_.back());
       guesses_.pop_back();
-      groups_ = coloring.is_balanced() ? decompose(pair_, coloring) : std::nullopt;
-      candidate_ = 0;
+      take_apart(coloring);
     }
   }
 
-  const Piece& next_first() const { return groups_->back().first.back(); }
-  const Piece& next_second() const { return groups_->back().second[candidate_]; }
+  const Piece& next_first() const { return groups_.back().first.back(); }
+  const Piece& next_second() const { return groups_.back().second[candidate_]; }
 
   /// Takes the answer for them. To match is an equivalence, so a match never has to be undone.
   void answer(bool matched) {
@@ -350,20 +349,27 @@ class Search {
       ++candidate_;
       return;
     }
-    Group& group = groups_->back();
+    Group& group = groups_.back();
     group.first.pop_back();
     std::swap(group.second[candidate_], group.second.back());
     group.second.pop_back();
     candidate_ = 0;
-    if (group.first.empty()) groups_->pop_back();
+    if (group.first.empty()) groups_.pop_back();
   }
 
  private:
-  /// Whether decomposing changed nothing.
+  void take_apart(const Coloring& coloring) {
+    auto groups = coloring.is_balanced() ? decompose(pair_, coloring) : std::nullopt;
+    is_possible_ = groups.has_value();
+    groups_ = std::move(groups).value_or(std::vector<Group>{});
+    candidate_ = 0;
+  }
+
+  /// Whether taking apart changed nothing.
   bool is_whole() const {
-    return groups_->size() == 1 && groups_->back().first.size() == 1 &&
-           groups_->back().first[0].color.size() == static_cast<size_t>(pair_.split) &&
-           2 * groups_->back().first[0].arcs.size() == pair_.arcs.size();
+    return groups_.size() == 1 && groups_[0].first.size() == 1 &&
+           groups_[0].first[0].color.size() == static_cast<size_t>(pair_.split) &&
+           2 * groups_[0].first[0].arcs.size() == pair_.arcs.size();
   }
 
   /// Picks a node of the rarest color that leaves a choice, and what to pair it with.
@@ -379,14 +385,15 @@ class Search {
       else
         guesses_.push_back(n);
     }
-    groups_.reset();
+    is_possible_ = false;
   }
 
   Pair pair_;
   Coloring coloring_;
   std::optional<Neighbors> neighbors_;
-  /// What remains to be matched; none if the last try failed.
-  std::optional<std::vector<Group>> groups_;
+  /// What remains to be matched, unless the last try failed.
+  std::vector<Group> groups_;
+  bool is_possible_ = false;
   size_t candidate_ = 0;
   int32_t chosen_ = -1;
   std::vector<int32_t> guesses_;

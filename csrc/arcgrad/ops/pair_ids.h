@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <limits>
 #include <new>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -55,14 +56,14 @@ struct Pair {
 
 /// Numbers pairs in the order in which they are first asked for.
 ///
-/// A hash table with linear probing, at most half full. Once one slot per possible pair takes no
-/// more than twice its memory, it becomes such a table, which has no collisions.
+/// A hash table with linear probing, at most half full. Once a table with a slot for every possible
+/// pair takes at most twice the memory, that one replaces it: it has no collisions.
 class PairIds {
  public:
   /// A pair as a row (the first node, shifted if it waits) and a column (the second node).
   using Key = uint64_t;
 
-  PairIds(const char* op, int32_t num_first, int32_t num_second)
+  PairIds(std::string_view op, int32_t num_first, int32_t num_second)
       : op_(op), num_first_(num_first), num_second_(num_second) {
     resize(1024);
   }
@@ -127,7 +128,7 @@ class PairIds {
     }
   }
 
-  const char* op_;
+  std::string_view op_;
   uint64_t num_first_, num_second_;
   Growing<Key> keys_;
   std::vector<int32_t> slots_;
