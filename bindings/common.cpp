@@ -10,8 +10,8 @@ nb::object as_array(const char* op, const char* what, nb::handle values) {
   try {
     return numpy.attr("asarray")(values);
   } catch (nb::python_error& error) {
-    throw nb::type_error(text(op, ": ", what, " must be array-like, but NumPy says: ", error.what())
-                             .c_str());
+    throw nb::type_error(
+        text(op, ": ", what, " must be array-like, but NumPy says: ", error.what()).c_str());
   }
 }
 
@@ -36,8 +36,8 @@ DType to_dtype(const char* op, nb::handle dtype) {
     nb::module_ numpy = nb::module_::import_("numpy");
     name = show(numpy.attr("dtype")(dtype));
   }
-  require(name == "float32" || name == "float64", op, "the dtype must be float32 or float64, but it is ",
-          name);
+  require(name == "float32" || name == "float64", op,
+          "the dtype must be float32 or float64, but it is ", name);
   return name == "float32" ? DType::float32 : DType::float64;
 }
 
@@ -47,9 +47,9 @@ nb::object from_dtype(DType dtype) {
 }
 
 int32_t to_int32(const char* op, const char* what, int64_t value) {
-  require(value >= std::numeric_limits<int32_t>::min() &&
-              value <= std::numeric_limits<int32_t>::max(),
-          op, what, " must fit 32 bits, but it is ", value);
+  require(
+      value >= std::numeric_limits<int32_t>::min() && value <= std::numeric_limits<int32_t>::max(),
+      op, what, " must fit 32 bits, but it is ", value);
   return static_cast<int32_t>(value);
 }
 
@@ -57,7 +57,8 @@ std::vector<int32_t> to_ints(const char* op, const char* what, nb::handle values
   nb::object array = as_array(op, what, values);
   const int ndim = nb::cast<int>(array.attr("ndim"));
   if (ndim == 0)
-    throw nb::type_error(text(op, ": ", what, " must be array-like, but it is ", show(values)).c_str());
+    throw nb::type_error(
+        text(op, ": ", what, " must be array-like, but it is ", show(values)).c_str());
   require(ndim == 1, op, what, " must have one dimension, but its shape is ",
           show(array.attr("shape")));
   const auto size = nb::cast<size_t>(array.attr("size"));
@@ -65,19 +66,22 @@ std::vector<int32_t> to_ints(const char* op, const char* what, nb::handle values
   const std::string kind = kind_of(array);
   if (kind != "i" && kind != "u")
     throw nb::type_error(
-        text(op, ": ", what, " must hold whole numbers, but its dtype is ", name_of(array)).c_str());
+        text(op, ": ", what, " must hold whole numbers, but its dtype is ", name_of(array))
+            .c_str());
   nb::module_ numpy = nb::module_::import_("numpy");
   std::vector<int32_t> out(size);
   if (nb::cast<int>(array.attr("itemsize")) > 4 || kind == "u") {
     const nb::object low = array.attr("min")(), high = array.attr("max")();
-    const nb::int_ least(std::numeric_limits<int32_t>::min()), most(std::numeric_limits<int32_t>::max());
+    const nb::int_ least(std::numeric_limits<int32_t>::min()),
+        most(std::numeric_limits<int32_t>::max());
     const bool fits = PyObject_RichCompareBool(low.ptr(), least.ptr(), Py_GE) == 1 &&
                       PyObject_RichCompareBool(high.ptr(), most.ptr(), Py_LE) == 1;
-    require(fits, op, what, " must hold numbers that fit 32 bits, but they lie between ",
-            show(low), " and ", show(high));
+    require(fits, op, what, " must hold numbers that fit 32 bits, but they lie between ", show(low),
+            " and ", show(high));
   }
   nb::object ints = numpy.attr("ascontiguousarray")(array, "int32");
-  auto view = nb::cast<nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>>(ints);
+  auto view =
+      nb::cast<nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>>(ints);
   std::copy(view.data(), view.data() + size, out.begin());
   return out;
 }
@@ -87,7 +91,8 @@ Weights to_weights(const char* op, nb::handle values, std::optional<DType> dtype
   const std::string kind = kind_of(array);
   const auto size = nb::cast<int64_t>(array.attr("size"));
   if (nb::cast<int>(array.attr("ndim")) == 0)
-    throw nb::type_error(text(op, ": weights must be array-like, but they are ", show(values)).c_str());
+    throw nb::type_error(
+        text(op, ": weights must be array-like, but they are ", show(values)).c_str());
   if (kind != "f" && kind != "i" && kind != "u")
     throw nb::type_error(
         text(op, ": weights must hold real numbers, but their dtype is ", name_of(array)).c_str());
@@ -97,9 +102,10 @@ Weights to_weights(const char* op, nb::handle values, std::optional<DType> dtype
   if (size == 0) return Weights::zeros(0, to);
   // NumPy brings it to one of our types; a narrowing is done here, where it cannot warn.
   const DType from = name_of(array) == "float32" ? DType::float32 : DType::float64;
-  nb::object flat = nb::module_::import_("numpy")
-                        .attr("ascontiguousarray")(array, from == DType::float32 ? "float32" : "float64")
-                        .attr("ravel")();
+  nb::object flat =
+      nb::module_::import_("numpy")
+          .attr("ascontiguousarray")(array, from == DType::float32 ? "float32" : "float64")
+          .attr("ravel")();
   Weights given = dispatch(from, [&](auto element) {
     using T = decltype(element);
     auto view = nb::cast<nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>>(flat);

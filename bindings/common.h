@@ -40,8 +40,8 @@ nb::object from_dtype(DType dtype);
 int32_t to_int32(const char* op, const char* what, int64_t value);
 /// A one-dimensional array-like of whole numbers.
 std::vector<int32_t> to_ints(const char* op, const char* what, nb::handle values);
-/// An array-like of real numbers of any shape, copied. Without `dtype`, float64 if it is an array of
-/// that dtype, else float32.
+/// An array-like of real numbers of any shape, copied. Without `dtype`, float64 if it is an array
+/// of that dtype, else float32.
 Weights to_weights(const char* op, nb::handle values, std::optional<DType> dtype);
 /// A two-dimensional float array, not copied.
 Weights borrow_weights(const char* op, nb::handle values);
@@ -58,9 +58,8 @@ namespace nanobind::detail {
 
 template <>
 struct type_caster<arcgrad::bindings::Batch> {
-  NB_TYPE_CASTER(arcgrad::bindings::Batch,
-                 make_caster<arcgrad::Graph>::Name + const_name(" | ") +
-                     make_caster<std::vector<arcgrad::Graph>>::Name)
+  NB_TYPE_CASTER(arcgrad::bindings::Batch, make_caster<arcgrad::Graph>::Name + const_name(" | ") +
+                                               make_caster<std::vector<arcgrad::Graph>>::Name)
 
   bool from_python(handle source, uint8_t flags, cleanup_list* cleanup) noexcept {
     make_caster<arcgrad::Graph> single;

@@ -121,10 +121,9 @@ Graph from_arrays(nb::handle src, nb::handle dst, nb::handle ilabel, nb::handle 
   arrays.accept = to_ints(op, "accept", accept);
   std::optional<DType> kind;
   if (!dtype.is_none()) kind = to_dtype(op, dtype);
-  Weights weights =
-      weight.is_none()
-          ? Weights::zeros(static_cast<int64_t>(count), kind.value_or(DType::float32))
-          : to_weights(op, weight, kind);
+  Weights weights = weight.is_none()
+                        ? Weights::zeros(static_cast<int64_t>(count), kind.value_or(DType::float32))
+                        : to_weights(op, weight, kind);
   if (num_nodes) {
     arrays.num_nodes = to_int32(op, "num_nodes", *num_nodes);
   } else {
@@ -156,8 +155,8 @@ Graph make_linear(int64_t frames, int64_t labels, nb::handle weights, bool calc_
           " entries, but they have ", given.size());
   const auto shape = nb::cast<nb::tuple>(nb::module_::import_("numpy").attr("shape")(weights));
   require(shape.size() == 1 || shape.equal(nb::make_tuple(t, c)), op,
-          "the weights must have the shape (", t, ", ", c, "), or one dimension, but their shape is ",
-          nb::str(nb::handle(shape)).c_str());
+          "the weights must have the shape (", t, ", ", c,
+          "), or one dimension, but their shape is ", nb::str(nb::handle(shape)).c_str());
   require(copy || !kind || *kind == given.dtype(), op,
           "weights that are not copied keep their dtype, but another one was asked for");
   return {std::make_shared<Topology>(t, c), std::move(given), calc_grad};
@@ -353,7 +352,9 @@ Graph(2 nodes, 2 arcs, start [0], accept [1], float32, calc_grad)
   graph
       .def(
           "weight",
-          [](const Graph& self, int64_t arc) { return self.weight(check_arc(self, "weight", arc)); },
+          [](const Graph& self, int64_t arc) {
+            return self.weight(check_arc(self, "weight", arc));
+          },
           "arc"_a, "The weight of an arc.")
       .def(
           "set_weight",
@@ -436,9 +437,7 @@ Earlier results keep the weights they were computed with, and so do their gradie
       .def("__repr__", &describe)
       .def(
           "_repr_svg_",
-          [](nb::handle self) {
-            return nb::module_::import_("arcgrad.drawing").attr("svg")(self);
-          },
+          [](nb::handle self) { return nb::module_::import_("arcgrad.drawing").attr("svg")(self); },
           nb::sig("def _repr_svg_(self) -> str | None"))
       .def("__getstate__",
            [](const Graph& self) {

@@ -73,9 +73,7 @@ Raises:
   m.def(
       "grad",
       [](const Batch& outputs, const Graph& inputs, const std::optional<Batch>& grad_outputs,
-         bool create_graph) {
-        return gradients(outputs, {inputs}, grad_outputs, create_graph)[0];
-      },
+         bool create_graph) { return gradients(outputs, {inputs}, grad_outputs, create_graph)[0]; },
       "outputs"_a, "inputs"_a, "grad_outputs"_a = nb::none(), nb::kw_only(),
       "create_graph"_a = false, R"(
 The gradients of outputs with respect to inputs. Stores nothing in the graphs and keeps the tape.
@@ -104,9 +102,8 @@ False
   m.def(
       "grad",
       [](const Batch& outputs, const std::vector<Graph>& inputs,
-         const std::optional<Batch>& grad_outputs, bool create_graph) {
-        return gradients(outputs, inputs, grad_outputs, create_graph);
-      },
+         const std::optional<Batch>& grad_outputs,
+         bool create_graph) { return gradients(outputs, inputs, grad_outputs, create_graph); },
       "outputs"_a, "inputs"_a, "grad_outputs"_a = nb::none(), nb::kw_only(),
       "create_graph"_a = false);
 

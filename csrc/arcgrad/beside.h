@@ -11,8 +11,7 @@ namespace arcgrad {
 class Beside {
  public:
   /// `first_node` ids are left free at the front, and there is room for `num_epsilon` more arcs.
-  Beside(const char* op, std::vector<Graph> graphs, int32_t first_node = 0,
-         size_t num_epsilon = 0);
+  Beside(const char* op, std::vector<Graph> graphs, int32_t first_node = 0, size_t num_epsilon = 0);
 
   /// Where node `n` of graph `i` is.
   int32_t node(size_t i, int32_t n) const { return node_offset_[i] + n; }

@@ -43,7 +43,8 @@ void add_gradient(const std::vector<Distances>& parts, const Weights& deltas, We
 /// Differentiates the gradient of distances with respect to the graph and the deltas.
 class GradientRule final : public Rule {
  public:
-  GradientRule(Parts parts, Weights deltas) : parts_(std::move(parts)), deltas_(std::move(deltas)) {}
+  GradientRule(Parts parts, Weights deltas)
+      : parts_(std::move(parts)), deltas_(std::move(deltas)) {}
 
   void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override {
     int64_t first = 0;

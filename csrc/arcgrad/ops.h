@@ -8,8 +8,8 @@
 #include "arcgrad/semiring.h"
 #include "arcgrad/sweep.h"
 
-// The index of the library: one declaration per op, one file per op in ops/. What each op means, its
-// arguments, errors and gradient are described once, in the documentation of its Python name.
+// The index of the library: one declaration per op, one file per op in ops/. What each op means,
+// its arguments, errors and gradient are described once, in the documentation of its Python name.
 
 namespace arcgrad {
 

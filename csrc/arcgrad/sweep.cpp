@@ -229,9 +229,9 @@ struct Sweep::Component {
     double weight;
   };
   std::vector<int32_t> nodes;
-  std::vector<Link> links;      // inside the component
-  std::vector<double> inflow;   // log-sum, or maximum, of what arrives from outside
-  std::vector<int32_t> slot;    // by which that maximum arrives, or -1
+  std::vector<Link> links;     // inside the component
+  std::vector<double> inflow;  // log-sum, or maximum, of what arrives from outside
+  std::vector<int32_t> slot;   // by which that maximum arrives, or -1
 
   size_t size() const { return nodes.size(); }
 
@@ -286,8 +286,7 @@ Sweep::Component::Paths Sweep::Component::best_paths() const {
       const double score = paths.score[link.from] + link.weight, old = paths.score[link.to];
       const double tolerance = slack * std::max(heaviest, std::abs(score));
       const bool is_better = old == kNegInf || score > old + tolerance;
-      const bool is_shorter =
-          score >= old && paths.length[link.from] + 1 < paths.length[link.to];
+      const bool is_shorter = score >= old && paths.length[link.from] + 1 < paths.length[link.to];
       if (!is_better && !is_shorter) continue;
       paths.score[link.to] = score;
       paths.slot[link.to] = link.slot;

@@ -47,9 +47,7 @@ class Sweep {
   Sweep(TopologyPtr topology, const Weights& weights, std::span<const int32_t> sources,
         const Options& options);
 
-  double score(int32_t node) const {
-    return scores_.empty() ? best_[node] : log(scores_[node]);
-  }
+  double score(int32_t node) const { return scores_.empty() ? best_[node] : log(scores_[node]); }
   /// In the tropical semiring, the arc by which the best path arrives at a node, or -1 if the path
   /// has no arc there. Of arcs that are equally good, the first; in a cycle, of the shortest path.
   int32_t best_arc(int32_t node) const {

@@ -109,8 +109,8 @@ Graph make_moves(const char* op, TopologyPtr topology, DType dtype, std::vector<
     std::vector<MovesRule::Input> saved;
     saved.reserve(inputs.size());
     for (const Moved& input : inputs)
-      saved.push_back({input.graph.topology_ptr(), input.graph.dtype(), input.map.transpose(),
-                       input.factor});
+      saved.push_back(
+          {input.graph.topology_ptr(), input.graph.dtype(), input.map.transpose(), input.factor});
     rule = std::make_unique<MovesRule>(std::move(saved));
   }
   return record(op, std::move(topology), std::move(out), graphs, std::move(rule));
@@ -130,9 +130,8 @@ std::vector<Graph> MovesRule::record(std::span<const Graph> deltas,
 Weights seed_weights(const char* op, const Graph& root, std::span<const Graph> seeds, size_t i) {
   if (seeds.empty()) {
     Weights ones = Weights::uninitialized(root.num_arcs(), root.dtype());
-    dispatch(root.dtype(), [&](auto kind) {
-      std::ranges::fill(ones.fill<decltype(kind)>(), decltype(kind){1});
-    });
+    dispatch(root.dtype(),
+             [&](auto kind) { std::ranges::fill(ones.fill<decltype(kind)>(), decltype(kind){1}); });
     return ones;
   }
   require(seeds[i].num_arcs() == root.num_arcs(), op,
@@ -466,7 +465,8 @@ void backward(std::span<const Graph> roots, std::span<const Graph> seeds, bool r
     if (!fresh) fresh = Graph(state->topology, Weights::zeros(var->size, var->dtype));
     std::lock_guard lock(state->mutex);
     if (state->grad) {
-      std::vector<Moved> both{{Graph(state->grad), ArcMap::identity()}, {fresh, ArcMap::identity()}};
+      std::vector<Moved> both{{Graph(state->grad), ArcMap::identity()},
+                              {fresh, ArcMap::identity()}};
       fresh = record_moves("add", state->topology, std::move(both));
     }
     state->grad = fresh.state();
@@ -482,7 +482,8 @@ std::vector<Graph> grad(std::span<const Graph> outputs, std::span<const Graph> i
   for (size_t i = 0; i < inputs.size(); ++i) {
     vars.push_back(inputs[i].var());
     if (!vars.back())
-      throw TapeError(text("grad: input ", i, " of ", inputs.size(), " has calc_grad switched off"));
+      throw TapeError(
+          text("grad: input ", i, " of ", inputs.size(), " has calc_grad switched off"));
     wanted.insert(vars.back().get());
   }
   Walk walk("grad", outputs);
@@ -498,8 +499,9 @@ std::vector<Graph> grad(std::span<const Graph> outputs, std::span<const Graph> i
   std::vector<Graph> grads;
   for (size_t i = 0; i < inputs.size(); ++i) {
     Graph g = walk.gradient(*vars[i], inputs[i].topology_ptr());
-    grads.push_back(g ? g : Graph(inputs[i].topology_ptr(),
-                                  Weights::zeros(inputs[i].num_arcs(), inputs[i].dtype())));
+    grads.push_back(g ? g
+                      : Graph(inputs[i].topology_ptr(),
+                              Weights::zeros(inputs[i].num_arcs(), inputs[i].dtype())));
   }
   return grads;
 }

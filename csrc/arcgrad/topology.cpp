@@ -133,7 +133,8 @@ Order components(const Adjacency& out) {
   for (auto size = sizes.rbegin(); size != sizes.rend(); ++size)
     order.component.push_back(order.component.back() + *size);
   for (size_t c = 0; c + 1 < order.component.size(); ++c)
-    std::sort(order.nodes.begin() + order.component[c], order.nodes.begin() + order.component[c + 1]);
+    std::sort(order.nodes.begin() + order.component[c],
+              order.nodes.begin() + order.component[c + 1]);
   return order;
 }
 
@@ -219,8 +220,8 @@ Arrays Topology::release() && {
 }
 
 const TopologyPtr& scalar_topology() {
-  static const TopologyPtr topology = std::make_shared<Topology>(
-      Arrays{2, {0}, {1}, {0}, {1}, {kEpsilon}, {}});
+  static const TopologyPtr topology =
+      std::make_shared<Topology>(Arrays{2, {0}, {1}, {0}, {1}, {kEpsilon}, {}});
   return topology;
 }
 

@@ -60,9 +60,7 @@ void Total::add_posteriors(double factor, Weights& grad) const {
   sweep_.pull_back(seed(factor), grad);
 }
 
-double Total::slope(const Weights& direction) const {
-  return mean(sweep_.push_forward(direction));
-}
+double Total::slope(const Weights& direction) const { return mean(sweep_.push_forward(direction)); }
 
 void Total::add_curvature(const Weights& direction, double factor, Weights& grad) const {
   const std::vector<double> moved = sweep_.push_forward(direction);

@@ -6,7 +6,7 @@ from types import TracebackType
 from ._core import set_grad_enabled
 
 
-class no_grad(ContextDecorator):  # noqa: N801 - used like a function, as in PyTorch
+class no_grad(ContextDecorator):
     """Switches recording off in this thread, as a context manager or a decorator.
 
     Results made inside take no part in differentiation and hold no tape.

@@ -3,8 +3,6 @@
 
 namespace arcgrad {
 
-Graph add(const Graph& first, const Graph& second) {
-  return record_sum("add", first, second, 1.0);
-}
+Graph add(const Graph& first, const Graph& second) { return record_sum("add", first, second, 1.0); }
 
 }  // namespace arcgrad

@@ -16,10 +16,10 @@ Graph arc_posteriors(const Graph& graph, Semiring semiring) {
     auto values = out.fill<decltype(kind)>();
     for (int32_t a : find_best_path("arc_posteriors", graph).arcs) values[a] += 1;
   });
-  return record_moves("arc_posteriors", graph.topology_ptr(),
-                      {{Graph(graph.topology_ptr(), std::move(out)), ArcMap::identity()},
-                       {graph, ArcMap::gather(std::vector<int32_t>(
-                                   static_cast<size_t>(graph.num_arcs()), -1))}});
+  return record_moves(
+      "arc_posteriors", graph.topology_ptr(),
+      {{Graph(graph.topology_ptr(), std::move(out)), ArcMap::identity()},
+       {graph, ArcMap::gather(std::vector<int32_t>(static_cast<size_t>(graph.num_arcs()), -1))}});
 }
 
 }  // namespace arcgrad

@@ -33,8 +33,8 @@ std::optional<Strings> random_strings(const Graph& graph, int64_t max_length, Ra
 }
 
 double score(const Graph& graph, const Strings& strings) {
-  const Graph matched = compose(compose(chain_graph(strings.input), graph),
-                                chain_graph(strings.output));
+  const Graph matched =
+      compose(compose(chain_graph(strings.input), graph), chain_graph(strings.output));
   return forward_score(matched).item();
 }
 
@@ -52,7 +52,8 @@ bool rand_equivalent(const Graph& a, const Graph& b, int64_t num_samples, double
   Random random(seed);
   for (int64_t i = 0; i < num_samples; ++i) {
     const auto turn = static_cast<size_t>(i % 2);
-    const auto strings = random_strings(graphs[is_empty[turn] ? 1 - turn : turn], max_length, random);
+    const auto strings =
+        random_strings(graphs[is_empty[turn] ? 1 - turn : turn], max_length, random);
     if (!strings) continue;
     const double first = score(graphs[0], *strings), second = score(graphs[1], *strings);
     if (first != second && !(std::abs(first - second) <= tol)) return false;

@@ -153,8 +153,7 @@ Graph remove(const Graph& graph, int32_t ilabel, std::optional<int32_t> olabel, 
   // order.
   std::vector<int32_t> merged;
   Result result;
-  for (int32_t n : t.start())
-    (closures.is_needed(n) ? merged : result.arrays.start).push_back(n);
+  for (int32_t n : t.start()) (closures.is_needed(n) ? merged : result.arrays.start).push_back(n);
   const int32_t shift = merged.empty() ? 0 : 1;
   result.arrays.num_nodes = t.num_nodes() + shift;
   for (int32_t& n : result.arrays.start) n += shift;

@@ -12,11 +12,9 @@ Graph sample(const Graph& graph, int64_t max_length, std::optional<uint64_t> see
   const Topology& t = graph.topology();
   // In a sweep from the ends, the share of an arc is the probability of taking it; what is left at
   // an accept node is the probability of ending there.
-  const Sweep sweep(graph.topology_ptr(), graph.weights(), t.accept(),
-                    {.op = "sample",
-                     .direction = Direction::reverse,
-                     .keep = true,
-                     .targets = t.start()});
+  const Sweep sweep(
+      graph.topology_ptr(), graph.weights(), t.accept(),
+      {.op = "sample", .direction = Direction::reverse, .keep = true, .targets = t.start()});
   double top = kNegInf, sum = 0.0;
   for (int32_t n : t.start()) top = std::max(top, sweep.score(n));
   require(top > kNegInf, "sample", "the graph must accept a path, but it accepts none");

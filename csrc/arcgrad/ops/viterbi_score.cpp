@@ -12,8 +12,7 @@ class ViterbiScoreRule final : public Rule {
       : arcs_(std::move(arcs)), topology_(std::move(topology)), dtype_(dtype) {}
 
   void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override;
-  std::vector<Graph> record(std::span<const Graph> deltas,
-                            const std::vector<bool>&) const override;
+  std::vector<Graph> record(std::span<const Graph> deltas, const std::vector<bool>&) const override;
 
  private:
   std::vector<int32_t> arcs_;
@@ -36,8 +35,7 @@ class SpreadRule final : public Rule {
   std::vector<int32_t> arcs_;
 };
 
-void ViterbiScoreRule::add(std::span<const Weights> deltas,
-                           std::span<Weights* const> grads) const {
+void ViterbiScoreRule::add(std::span<const Weights> deltas, std::span<Weights* const> grads) const {
   dispatch(grads[0]->dtype(), [&](auto kind) {
     auto grad = grads[0]->fill<decltype(kind)>();
     for (int32_t a : arcs_) grad[a] += static_cast<decltype(kind)>(deltas[0][0]);
