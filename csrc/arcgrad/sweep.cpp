@@ -316,10 +316,10 @@ void Sweep::run_component(const Setup& setup, const Component& component) {
   std::vector<double> value = component.inflow;
   if (!component.links.empty()) {
     const Options& options = setup.options;
-    require(n <= static_cast<size_t>(kMaxComponent), options.op,
-            "a strongly connected component may have at most ", kMaxComponent,
-            " nodes, but the one with nodes ", list_nodes(component.nodes, options.names), " has ",
-            n);
+    if (n > static_cast<size_t>(kMaxComponent))
+      fail(options.op, "a strongly connected component may have at most ", kMaxComponent,
+           " nodes, but the one with nodes ", list_nodes(component.nodes, options.names), " has ",
+           n);
     const Component::Paths paths = component.best_paths();
     if (paths.has_positive_cycle) component.fail_divergent(options);
     Block block{component.nodes, std::vector<double>(n), std::vector<double>(n * n)};
@@ -369,9 +369,10 @@ void Sweep::run_component(const Setup& setup, const Component& component) {
 
 void Sweep::run_component_best(const Setup& setup, Component& component) {
   const Component::Paths paths = component.best_paths();
-  require(!paths.has_positive_cycle, setup.options.op,
-          "the best path must exist, so no cycle may have a positive weight, but one among the ",
-          "nodes ", list_nodes(component.nodes, setup.options.names), " has");
+  if (paths.has_positive_cycle)
+    fail(setup.options.op,
+         "the best path must exist, so no cycle may have a positive weight, but one among the ",
+         "nodes ", list_nodes(component.nodes, setup.options.names), " has");
   std::vector<int32_t> by_length(component.size());
   for (size_t i = 0; i < by_length.size(); ++i) {
     by_length[i] = static_cast<int32_t>(i);

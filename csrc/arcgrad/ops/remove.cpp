@@ -95,6 +95,7 @@ class Closures {
     const int32_t source[] = {0};
     std::vector<int32_t> names{-1};
     names.insert(names.end(), nodes.begin(), nodes.end());
+    names.push_back(-1);
     Sweep sweep(std::make_shared<Topology>(std::move(arrays)), weights, source,
                 {.op = "remove",
                  .semiring = semiring_,
