@@ -82,7 +82,8 @@ build/wheel/.built: $(VENV)/.installed $(PACKAGE) scripts/check_wheel.py
 wheel: build/wheel/.built ## Build a wheel and check what is in it
 
 # An environment of its own, which borrows everything but arcgrad from .venv. Its interpreter is
-# the real one: a sanitizer cannot be preloaded into a wrapper script.
+# the real one: a sanitizer cannot be preloaded into a wrapper script. The sanitizers' own locks do
+# not survive a fork while another thread allocates, so the test of just that is left out.
 sanitize-address: SANITIZE := address,undefined
 sanitize-address: RUNTIME := libasan.so
 sanitize-thread: SANITIZE := thread
@@ -97,7 +98,8 @@ sanitize-address sanitize-thread: install
 	  -Ccmake.define.CMAKE_CXX_FLAGS_DEBUG='-O1 -g' -Ccmake.define.ARCGRAD_SANITIZE=$(SANITIZE) .
 	LD_PRELOAD="$$($(CXX) -print-file-name=$(RUNTIME)) $$($(CXX) -print-file-name=libstdc++.so.6)" \
 	  ASAN_OPTIONS=detect_leaks=0 TSAN_OPTIONS=halt_on_error=1 OPENBLAS_NUM_THREADS=1 \
-	  $(DIR)/venv/bin/python -m pytest -p no:cacheprovider --capture=sys $(PYTEST_ARGS)
+	  $(DIR)/venv/bin/python -m pytest -p no:cacheprovider --capture=sys $(PYTEST_ARGS) \
+	  --deselect tests/test_batch.py::test_a_forked_child_works_even_while_the_parent_does
 
 sanitize: sanitize-address sanitize-thread ## Run the tests under ASan+UBSan (sanitize-address), then TSan (-thread)
 

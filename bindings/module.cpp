@@ -5,6 +5,8 @@
 NB_MODULE(_core, m) {
   using namespace arcgrad::bindings;
   m.doc() = "The core of arcgrad.";
+  // A graph in a traceback that is alive at exit is no leak worth a page of text.
+  nb::set_leak_warnings(false);
   m.attr("__version__") = ARCGRAD_VERSION;
   m.attr("epsilon") = arcgrad::kEpsilon;
   nb::register_exception_translator([](const std::exception_ptr& pointer, void*) {

@@ -98,11 +98,8 @@ Sweep::Sweep(TopologyPtr topology, const Weights& weights, std::span<const int32
   const Order& order = t.order();
   const auto num_nodes = static_cast<size_t>(t.num_nodes());
   own_order_ = order.nodes;
-  if (!forward) {
-    if (own_order_.empty())
-      for (size_t n = 0; n < num_nodes; ++n) own_order_.push_back(static_cast<int32_t>(n));
-    std::reverse(own_order_.begin(), own_order_.end());
-  }
+  if (!forward) std::reverse(own_order_.begin(), own_order_.end());
+  is_backwards_ = !forward;
   if (options.semiring == Semiring::log) {
     scores_.resize(num_nodes);
   } else {

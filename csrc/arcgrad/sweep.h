@@ -97,7 +97,8 @@ class Sweep {
   void run_component_best(const Setup& setup, Component& component);
 
   int32_t node(int32_t position) const {
-    return own_order_.empty() ? position : own_order_[position];
+    if (!own_order_.empty()) return own_order_[position];
+    return is_backwards_ ? topology_->num_nodes() - 1 - position : position;
   }
   const Block* block(int32_t node) const {
     return block_of_.empty() || block_of_[node] < 0 ? nullptr : &blocks_[block_of_[node]];
@@ -110,8 +111,10 @@ class Sweep {
   TopologyPtr topology_;
   const Adjacency* adjacency_ = nullptr;
   bool keep_ = false;
-  /// Node at each position; empty if position p is node p.
+  /// Node at each position; empty if position p is node p, or node p from the end if the sweep goes
+  /// backwards.
   std::vector<int32_t> own_order_;
+  bool is_backwards_ = false;
   /// Block that each node belongs to, or -1; empty without blocks.
   std::vector<int32_t> block_of_;
   std::vector<Block> blocks_;

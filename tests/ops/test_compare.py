@@ -1,11 +1,13 @@
 """equal, isomorphic and rand_equivalent."""
 
 import copy
+import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from spec import table
 from strategies import acceptors, convergent, graphs
 from tools import acceptor, build, with_dtype, with_weights
 
@@ -80,6 +82,77 @@ def test_isomorphic_sees_unreachable_parts(graph, seed):
     larger = shuffled(graph, seed)
     larger.add_node()
     assert not ag.isomorphic(graph, larger)
+
+
+def by_trying(first, second):
+    """Whether some renumbering of the first graph gives the second."""
+    expected = table(second)
+    _, start, accept, found = table(first)
+    if first.num_nodes() != second.num_nodes() or first.num_arcs() != second.num_arcs():
+        return False
+    return any(
+        sorted(node[n] for n in start) == expected.start
+        and sorted(node[n] for n in accept) == expected.accept
+        and sorted((node[a.src], node[a.dst], *a[3:]) for a in found)
+        == sorted(a[1:] for a in expected.arcs)
+        for node in itertools.permutations(range(first.num_nodes()))
+    )
+
+
+# One label and one weight: almost everything looks alike.
+plain = {
+    "cyclic": True,
+    "transducer": False,
+    "epsilon": False,
+    "num_labels": 1,
+    "impossible": False,
+}
+
+
+@settings(max_examples=100)
+@given(graphs(low=0.0, high=0.0, **plain), st.integers(0, 10), st.integers(0, 7), st.integers(0, 4))
+def test_isomorphic_agrees_with_trying_every_renumbering(graph, seed, arc, dst):
+    other = shuffled(graph, seed)
+    if arc < other.num_arcs() and dst < other.num_nodes():
+        columns = list(other.arcs())
+        columns[1] = columns[1].copy()
+        columns[1][arc] = dst
+        other = ag.Graph.from_arrays(
+            *columns, start=other.start(), accept=other.accept(), num_nodes=other.num_nodes()
+        )
+    assert ag.isomorphic(graph, other) == by_trying(graph, other)
+
+
+def both_ways(num_nodes, pairs):
+    arcs_ = [(s, d, 0, 0, 0.0) for s, d in pairs] + [(d, s, 0, 0, 0.0) for s, d in pairs]
+    return build(num_nodes, set(range(num_nodes)), set(), arcs_)
+
+
+def test_isomorphic_tells_a_hexagon_from_two_triangles():
+    hexagon = both_ways(6, [(n, (n + 1) % 6) for n in range(6)])
+    triangles = both_ways(6, [(0, 1), (1, 2), (2, 0), (3, 4), (4, 5), (5, 3)])
+    assert not ag.isomorphic(hexagon, triangles)
+    assert ag.isomorphic(hexagon, shuffled(hexagon, 1))
+    assert ag.isomorphic(triangles, shuffled(triangles, 2))
+
+
+def test_isomorphic_tells_strongly_regular_graphs_apart():
+    # The rook's graph and the Shrikhande graph: 16 nodes with 6 neighbours each, and any two nodes
+    # have 2 in common, so no count of neighbours tells them apart.
+    cells = list(itertools.product(range(4), repeat=2))
+    pairs = list(itertools.combinations(range(16), 2))
+    rook = [(s, d) for s, d in pairs if any(map(int.__eq__, cells[s], cells[d]))]
+    steps = {(0, 1), (0, 3), (1, 0), (3, 0), (1, 1), (3, 3)}
+    shrikhande = [
+        (s, d)
+        for s, d in pairs
+        if tuple((x - y) % 4 for x, y in zip(cells[s], cells[d], strict=True)) in steps
+    ]
+    first, second = both_ways(16, rook), both_ways(16, shrikhande)
+    assert first.num_arcs() == second.num_arcs() == 96
+    assert not ag.isomorphic(first, second)
+    assert ag.isomorphic(first, shuffled(first, 0))
+    assert ag.isomorphic(second, shuffled(second, 0))
 
 
 def test_isomorphic_sees_a_changed_label_far_from_the_start():

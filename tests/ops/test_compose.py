@@ -61,6 +61,49 @@ def test_parallel_arcs_match_in_every_combination():
     assert ag.compose(double, double).num_arcs() == 4
 
 
+@pytest.mark.parametrize(
+    ("few", "many", "num_labels"),
+    [(1, 500, 100), (30, 60, 1000), (60, 64, 40), (65, 65, 300), (300, 200, 129), (64, 8, 3)],
+)
+def test_wide_nodes_match_every_pair_of_equal_labels(few, many, num_labels):
+    rng = np.random.default_rng(few)
+
+    def random_arcs(count):
+        labels = rng.integers(0, num_labels, (2, count)).tolist()
+        return list(zip(*labels, rng.integers(-8, 8, count).tolist(), strict=True))
+
+    first, second = random_arcs(few), random_arcs(many)
+    result = ag.compose(
+        build(2, {0}, {1}, [(0, 1, *arc) for arc in first]),
+        build(2, {0}, {1}, [(0, 1, *arc) for arc in second]),
+    )
+    expected = [(i, o, v + w) for i, m, v in first for n, o, w in second if m == n]
+    assert sorted(arc[3:] for arc in table(result).arcs) == sorted(expected)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_product_with_all_strings_is_the_trimmed_graph(seed):
+    rng = np.random.default_rng(seed)
+    ends = rng.integers(0, 300, (2, 900))
+    graph = ag.Graph.from_arrays(
+        *ends, rng.integers(0, 3, 900), start=[0, 1], accept=range(0, 300, 50), num_nodes=300
+    )
+    everything = build(1, {0}, {0}, [(0, 0, c, c, 0.0) for c in range(3)])
+    trimmed = ag.connect(graph)
+    assert trimmed.num_nodes() > 50
+    assert ag.isomorphic(ag.compose(graph, everything), trimmed)
+    assert ag.isomorphic(ag.compose(everything, graph), trimmed)
+
+
+def test_trimming_follows_arcs_to_earlier_nodes():
+    # All nodes are found in the first step; only a long way back shows that they reach the accept.
+    arcs = [(0, n, n, n) for n in range(1, 40)]
+    arcs += [(n, n - 1, n, n) for n in range(2, 40)] + [(1, 40, 0, 0)]
+    graph = build(41, {0}, {40}, arcs)
+    everything = build(1, {0}, {0}, [(0, 0, c, c, 0.0) for c in range(40)])
+    assert ag.isomorphic(ag.compose(graph, everything), graph)
+
+
 def test_with_an_empty_graph_the_result_is_empty():
     some, none = acceptor((0,)), ag.Graph(dtype="float64")
     for result in (ag.compose(some, none), ag.compose(none, some), ag.compose(none, none)):

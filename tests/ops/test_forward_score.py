@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from strategies import convergent
-from tools import acceptor, build, weights
+from tools import acceptor, build, weights, with_weights
 
 import arcgrad as ag
 
@@ -89,6 +89,41 @@ def test_cycles_agree_with_a_matrix_inverse(graph):
     assert ag.forward_score(graph).item() == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.parametrize("size", [1.0, 100.0, 700.0, 1e5])
+def test_a_cycle_of_large_weights_may_converge(size):
+    # The way there weighs plenty, but there and back only -1.
+    graph = build(2, {0}, {1}, [(0, 1, 0, 0, size), (1, 0, 0, 0, -size - 1.0)])
+    score = ag.forward_score(graph)
+    assert score.item() == pytest.approx(size - math.log(-math.expm1(-1.0)), rel=1e-12)
+    rounds = 1.0 / -math.expm1(-1.0)
+    assert weights(ag.grad(score, graph)) == pytest.approx([rounds, rounds - 1.0], rel=1e-9)
+
+
+def test_a_large_component_agrees_with_a_matrix_inverse():
+    rng = np.random.default_rng(0)
+    matrix = rng.uniform(size=(100, 100)) * (rng.uniform(size=(100, 100)) < 0.1)
+    matrix *= 0.95 / max(abs(np.linalg.eigvals(matrix)))
+    src, dst = np.nonzero(matrix)
+    graph = ag.Graph.from_arrays(
+        src, dst, src, weight=np.log(matrix[src, dst]), start=[0, 1], accept=[98, 99]
+    )
+    sums = np.linalg.inv(np.eye(100) - matrix)
+    total = sums[:2, 98:].sum()
+    score = ag.forward_score(graph)
+    assert score.item() == pytest.approx(math.log(total), abs=1e-12)
+    expected = sums[:2].sum(0)[src] * matrix[src, dst] * sums[:, 98:].sum(1)[dst] / total
+    assert weights(ag.grad(score, graph)) == pytest.approx(expected, abs=1e-10)
+
+
+def test_rejects_a_component_that_is_too_large():
+    nodes = np.arange(2049)
+    graph = ag.Graph.from_arrays(
+        nodes, np.roll(nodes, 1), nodes, weight=np.full(2049, -1.0), start=[0], accept=[0]
+    )
+    with pytest.raises(ValueError, match=r"forward_score: .*at most 2048 nodes, but .*has 2049"):
+        ag.forward_score(graph)
+
+
 @pytest.mark.parametrize("weight", [0.0, 1.0])
 def test_rejects_a_divergent_cycle_and_names_it(weight):
     with pytest.raises(
@@ -140,3 +175,61 @@ def test_the_gradient_sums_to_the_expected_path_length():
     graph = acceptor((0, 1, 0), (1,), weight=0.0)
     gradient = ag.grad(ag.forward_score(graph), graph)
     assert weights(gradient).sum() == pytest.approx((3 + 1) / 2)
+
+
+def large_graph(scale, dtype="float64"):
+    """A graph in no particular order; one of its 800 nodes has thousands of arcs."""
+    rng = np.random.default_rng(0)
+    src = rng.integers(0, 799, 12_000)
+    dst = src + 1 + rng.integers(0, 10_000, 12_000) % (799 - src)
+    dst[:3000] = 799
+    node = rng.permutation(800)
+    values = (scale * rng.normal(size=12_000)).astype(dtype)
+    values[rng.integers(0, 12_000, 500)] = -math.inf
+    start, accept = node[:3], node[[700, 799]]
+    labels = np.zeros(12_000, int)
+    graph = ag.Graph.from_arrays(
+        node[src], node[dst], labels, weight=values, start=start, accept=accept
+    )
+    return graph, node
+
+
+def log_domain(graph, node):
+    """The score and the posteriors by plain recursions over the nodes in order."""
+    src, dst, _, _, values = graph.arcs()
+    values = values.astype(np.float64)
+    ahead, behind = np.full(800, -math.inf), np.full(800, -math.inf)
+    ahead[graph.start()] = behind[graph.accept()] = 0.0
+    for n in node:
+        arcs = graph.in_arcs(n)
+        ahead[n] = np.logaddexp.reduce([ahead[n], *(ahead[src[arcs]] + values[arcs])])
+    for n in node[::-1]:
+        arcs = graph.out_arcs(n)
+        behind[n] = np.logaddexp.reduce([behind[n], *(behind[dst[arcs]] + values[arcs])])
+    score = np.logaddexp.reduce(ahead[graph.accept()])
+    return score, np.exp(ahead[src] + values + behind[dst] - score)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("scale", [0.0, 1.0, 30.0, 1e3, 1e6])
+def test_large_graphs_agree_with_the_log_domain(scale, dtype):
+    graph, node = large_graph(scale, dtype)
+    expected, posteriors = log_domain(graph, node)
+    score = ag.forward_score(graph)
+    assert score.item() == pytest.approx(expected, rel=1e-13, abs=1e-9)
+    # The reference itself rounds scores of this size.
+    tolerance = 1e-6 if dtype == "float32" else 1e-10 * max(1.0, scale)
+    assert np.abs(weights(ag.grad(score, graph)) - posteriors).max() < tolerance
+
+
+def test_the_hessian_of_a_large_graph_agrees_with_finite_differences():
+    graph, _ = large_graph(1.0)
+    base, vector = weights(graph), np.cos(np.arange(graph.num_arcs()))
+
+    def gradient_at(distance):
+        leaf = with_weights(graph, base + distance * vector)
+        return weights(ag.grad(ag.forward_score(leaf), leaf))
+
+    expected = (gradient_at(1e-5) - gradient_at(-1e-5)) / 2e-5
+    actual = weights(ag.hvp(ag.forward_score(graph), graph, vector))
+    assert np.abs(actual - expected).max() < 1e-8
