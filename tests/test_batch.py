@@ -152,6 +152,14 @@ def test_results_and_gradients_do_not_depend_on_the_threads(threads, dtype):
     assert found[0] == found[1] == found[2] == found[3]
 
 
+def test_no_part_of_a_shared_gradient_is_lost(threads):
+    threads(4)
+    graph = ag.linear_graph(400, 100)
+    for times in range(1, 6):
+        ag.backward(ag.clone([graph] * 64))
+        assert set(weights(graph.grad()).tolist()) == {64.0 * times}
+
+
 @pytest.mark.parametrize(("value", "expected"), [("1", 1), ("3", 3), ("2", 2)])
 def test_the_environment_sets_the_number_of_threads(value, expected):
     code = "import arcgrad as ag; print(ag.get_num_threads())"

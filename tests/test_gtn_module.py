@@ -335,7 +335,8 @@ def read_floats(address, size):
 def test_weights_is_the_address_of_float32_weights():
     graph = fork(1.5, -2.5)
     assert read_floats(graph.weights(), 2) == [1.5, -2.5]
-    assert read_floats(gtn.linear_graph(2, 3).weights(), 6) == [0.0] * 6
+    emissions = gtn.linear_graph(2, 3)
+    assert read_floats(emissions.weights(), 6) == [0.0] * 6
 
 
 def test_the_address_of_a_score_holds_a_float32_too():
@@ -349,8 +350,8 @@ def test_an_address_stays_readable_after_the_weights_are_replaced():
     address = graph.weights()
     graph.set_weights([7.0, 8.0])
     assert read_floats(address, 2) == [1.5, -2.5]
-    assert read_floats(graph.weights(), 2) == [7.0, 8.0]
     graph.set_weights(address)
+    assert read_floats(graph.weights(), 2) == [1.5, -2.5]
 
 
 def test_weights_are_set_from_an_address_a_list_or_an_array():
