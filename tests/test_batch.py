@@ -303,7 +303,7 @@ stop = threading.Event()
 def busy():
     while not stop.is_set():
         ag.forward_score(batch)
-thread = threading.Thread(target=busy)
+thread = threading.Thread(target=busy, daemon=True)
 thread.start()
 expected = [s.item() for s in ag.forward_score(batch)]
 for _ in range(5):
@@ -312,6 +312,7 @@ for _ in range(5):
         scores = ag.forward_score(batch)
         ag.backward(scores)
         ok = [s.item() for s in scores] == expected and len(ag.parallel_for(abs, range(4))) == 4
+        ok = ok and ag.get_num_threads() == 1
         os._exit(0 if ok else 1)
     assert os.waitpid(child, 0)[1] == 0
 stop.set()
