@@ -69,9 +69,9 @@ double log_spectral_radius(const std::vector<std::vector<std::pair<int32_t, doub
 void require_scorable(const char* op, const Weights& weights) {
   dispatch(weights.dtype(), [&](auto kind) {
     const auto values = weights.view<decltype(kind)>();
-    bool ok = true;
-    for (auto w : values) ok &= w < std::numeric_limits<decltype(kind)>::infinity();
-    if (ok) [[likely]]
+    int32_t bad = 0;  // an integer, so that the loop is vectorised
+    for (auto w : values) bad |= w < std::numeric_limits<decltype(kind)>::infinity() ? 0 : 1;
+    if (!bad) [[likely]]
       return;
     for (size_t a = 0; a < values.size(); ++a)
       require(values[a] < std::numeric_limits<decltype(kind)>::infinity(), op,
@@ -152,21 +152,22 @@ void Sweep::run_acyclic(const T* weight, const Setup& setup) {
     // The weights of as many nodes as fill a block, turned into numbers in one vectorised pass.
     // What the recursion will read of other nodes is on its way from memory meanwhile.
     size_t count = 0;
-    for (end = begin; end < num_nodes && count < kBlock; ++end) {
-      const int32_t d = node(end);
-      const auto degree = static_cast<size_t>(offset[d + 1] - offset[d]);
-      if (count + degree > gathered.size()) {
-        gathered.resize(std::max(2 * kBlock, count + degree));
-        for (auto* column : {&mantissa, &exponent, &scratch}) column->resize(gathered.size());
-      }
-      double* to = gathered.data() + count;
-      for (int32_t k = offset[d]; k < offset[d + 1]; ++k) {
-        *to++ = static_cast<double>(weight[arcs ? arcs[k] : k]);
-        __builtin_prefetch(&scores_[src[k]]);
-        if (arcs) __builtin_prefetch(&weight[arcs[std::min(k + kAhead, last_slot)]]);
-      }
-      count += degree;
-    }
+    for (end = begin; end < num_nodes && count < kBlock; ++end)
+      count += static_cast<size_t>(offset[node(end) + 1] - offset[node(end)]);
+    if (count > gathered.size())
+      for (auto* column : {&gathered, &mantissa, &exponent, &scratch})
+        column->resize(std::max(2 * kBlock, count));
+    double* to = gathered.data();
+    auto gather = [&](int32_t k) {
+      *to++ = static_cast<double>(weight[arcs ? arcs[k] : k]);
+      __builtin_prefetch(&scores_[src[k]]);
+      if (arcs) __builtin_prefetch(&weight[arcs[std::min(k + kAhead, last_slot)]]);
+    };
+    if (own_order_.empty() && !is_backwards_)
+      for (int32_t k = offset[begin]; k < offset[end]; ++k) gather(k);
+    else
+      for (int32_t position = begin; position < end; ++position)
+        for (int32_t k = offset[node(position)]; k < offset[node(position) + 1]; ++k) gather(k);
     split_exp(gathered.data(), static_cast<int64_t>(count), mantissa.data(), exponent.data());
 
     const double* m = mantissa.data();
