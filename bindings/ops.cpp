@@ -118,7 +118,7 @@ Gradient: how often the best path uses each arc; of equally good paths, that of
 The best accepted path as a chain graph, epsilon arcs and weights included.
 
 Of equally good paths it is the one with the smallest arc ids, where the first difference decides
-and an end comes before any arc; in a graph with cycles, of those the one with the fewest arcs.
+and an end comes before any arc. Among nodes that cycles join, fewer arcs decide before that.
 
 Args:
     graph: A graph, or a list of graphs. It may have cycles without positive weight.

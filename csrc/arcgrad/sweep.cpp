@@ -295,6 +295,15 @@ Sweep::Component::Paths Sweep::Component::best_paths() const {
     paths.has_positive_cycle = improved;
     if (!changed) break;
   }
+  // Of arcs that are equally good, the first: links come by destination and ascending arc.
+  std::vector<bool> is_chosen(n);
+  for (const Link& link : links) {
+    const bool is_best = paths.length[link.from] + 1 == paths.length[link.to] &&
+                         paths.score[link.from] + link.weight == paths.score[link.to];
+    if (!is_best || is_chosen[link.to]) continue;
+    paths.slot[link.to] = link.slot;
+    is_chosen[link.to] = true;
+  }
   return paths;
 }
 

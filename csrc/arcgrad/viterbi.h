@@ -15,7 +15,7 @@ struct BestPath {
 };
 
 /// Of the best paths, the one with the smallest arc ids, where the first difference decides and an
-/// end comes before any arc. In a graph with cycles, the shortest of these.
+/// end comes before any arc. Among nodes that cycles join, fewer arcs decide before that.
 BestPath find_best_path(const char* op, const Graph& graph);
 
 }  // namespace arcgrad

@@ -2,7 +2,9 @@ import math
 
 import pytest
 from gradients import like
+from hypothesis import given
 from spec import chain
+from strategies import graphs
 from tools import build, weights
 
 import arcgrad as ag
@@ -58,6 +60,26 @@ def test_the_seed_reaches_the_arcs_in_the_order_of_the_path():
 def test_a_cycle_of_weight_zero_does_not_trap_the_path():
     graph = build(2, {0}, {1}, [(0, 0, 0, 0, 0.0), (0, 1, 1, 1, 0.5)])
     assert ag.viterbi_score(graph).item() == sum(w for *_, w in chain(ag.viterbi_path(graph)))
+
+
+def test_on_cycles_of_weight_zero_the_fewest_arcs_decide_first():
+    arcs = [(0, 1, 0), (1, 2, 1), (0, 2, 2), (2, 0, 3)]
+    assert ag.viterbi_path(build(3, {0}, {2}, arcs)).labels_to_list() == [2]
+
+
+def test_on_cycles_of_weight_zero_the_smallest_arc_ids_decide_next():
+    # Two arcs either way: 1 5 or 4 3. Arc 0 closes the cycles.
+    ends = [(3, 1), (1, 2), (2, 0), (0, 3), (1, 0), (2, 3)]
+    arcs = [(src, dst, a) for a, (src, dst) in enumerate(ends)]
+    assert ag.viterbi_path(build(4, {1}, {3}, arcs)).labels_to_list() == [1, 5]
+
+
+@given(graphs(cyclic=True, low=-1.0, high=0.0))
+def test_the_best_path_of_a_cyclic_graph_visits_no_node_twice(graph):
+    path = ag.viterbi_path(graph)
+    assert path.num_nodes() <= graph.num_nodes()
+    score = sum(path.weights_to_list()) if path.num_nodes() else -math.inf
+    assert score == ag.viterbi_score(graph).item()
 
 
 def test_rejects_a_positive_cycle():
