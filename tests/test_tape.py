@@ -613,3 +613,14 @@ def test_threads_may_accumulate_into_one_leaf(graph):
     for thread in threads:
         thread.join()
     assert weights(graph.grad()) == pytest.approx(200 * expected, rel=1e-12)
+
+
+def test_grad_refuses_an_input_that_was_edited_since():
+    graph = ag.Graph()
+    graph.add_node(start=True)
+    graph.add_node(accept=True)
+    graph.add_arc(0, 1, 0)
+    score = ag.forward_score(graph)
+    graph.add_arc(0, 1, 1)
+    with pytest.raises(RuntimeError, match="grad: nodes or arcs were added to an input"):
+        ag.grad(score, graph)

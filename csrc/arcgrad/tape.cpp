@@ -491,6 +491,17 @@ std::vector<Graph> grad(std::span<const Graph> outputs, std::span<const Graph> i
     throw TapeError(
         "grad: no output has a gradient to compute: they were not made from a graph with "
         "calc_grad, or under no_grad");
+  // A graph that was edited since has a new place on the tape, and would seem not to matter.
+  for (const auto& var : walk.vars()) {
+    const auto state = var->entry ? nullptr : var->state.lock();
+    if (!state || state->var == var) continue;
+    for (const auto& input : vars)
+      if (input->state.lock() == state)
+        throw TapeError(
+            "grad: nodes or arcs were added to an input after an op used it, so its gradient has "
+            "no "
+            "place; differentiate before editing, or edit a clone");
+  }
   walk.aim([&](const Var& var) { return wanted.contains(&var); });
   if (create_graph)
     walk.run_recorded(seeds);
