@@ -54,6 +54,9 @@ int32_t to_int32(const char* op, const char* what, int64_t value) {
 }
 
 std::vector<int32_t> to_ints(const char* op, const char* what, nb::handle values) {
+  nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> plain;
+  if (nb::ndarray_check(values) && nb::try_cast(values, plain, false))
+    return {plain.data(), plain.data() + plain.size()};
   nb::object array = as_array(op, what, values);
   const int ndim = nb::cast<int>(array.attr("ndim"));
   if (ndim == 0)
@@ -116,7 +119,27 @@ Weights to_weights(const char* op, nb::handle values, std::optional<DType> dtype
   return given.cast(to);
 }
 
+std::optional<Weights> try_borrow_matrix(nb::handle values) {
+  nb::ndarray<nb::ro, nb::ndim<2>, nb::device::cpu> view;
+  if (!nb::ndarray_check(values) || !nb::try_cast(values, view, false)) return std::nullopt;
+  const bool is_double = view.dtype() == nb::dtype<double>();
+  if (!is_double && view.dtype() != nb::dtype<float>()) return std::nullopt;
+  const auto address = reinterpret_cast<uintptr_t>(view.data());
+  if (address % (is_double ? sizeof(double) : sizeof(float)) != 0) return std::nullopt;
+  const Layout layout{static_cast<int64_t>(view.shape(0)), static_cast<int64_t>(view.shape(1)),
+                      view.stride(0), view.stride(1)};
+  const DType dtype = is_double ? DType::float64 : DType::float32;
+  if (layout.rows * layout.cols == 0) return std::nullopt;
+  // Python objects may only be let go with the GIL held.
+  std::shared_ptr<const void> owner(new nb::object(nb::borrow(values)), [](nb::object* object) {
+    nb::gil_scoped_acquire acquire;
+    delete object;
+  });
+  return Weights::borrow(std::move(owner), view.data(), layout, dtype);
+}
+
 Weights borrow_weights(const char* op, nb::handle values) {
+  if (std::optional<Weights> weights = try_borrow_matrix(values)) return *weights;
   nb::object array = as_array(op, "weights", values);
   const std::string name = name_of(array);
   require(name == "float32" || name == "float64", op,
@@ -127,16 +150,11 @@ Weights borrow_weights(const char* op, nb::handle values) {
   require(nb::cast<bool>(array.attr("flags").attr("aligned")), op,
           "weights that are not copied must be aligned in memory, but they are not");
   auto view = nb::cast<nb::ndarray<nb::ro, nb::ndim<2>, nb::device::cpu>>(array);
-  const Layout layout{static_cast<int64_t>(view.shape(0)), static_cast<int64_t>(view.shape(1)),
-                      view.stride(0), view.stride(1)};
   const DType dtype = name == "float32" ? DType::float32 : DType::float64;
-  if (layout.rows * layout.cols == 0) return Weights::zeros(0, dtype);
-  // Python objects may only be let go with the GIL held.
-  std::shared_ptr<const void> owner(new nb::object(array), [](nb::object* object) {
-    nb::gil_scoped_acquire acquire;
-    delete object;
-  });
-  return Weights::borrow(std::move(owner), view.data(), layout, dtype);
+  if (view.size() == 0) return Weights::zeros(0, dtype);
+  std::optional<Weights> weights = try_borrow_matrix(array);
+  require(weights.has_value(), op, "weights that are not copied must be a plain NumPy array");
+  return *weights;
 }
 
 }  // namespace arcgrad::bindings

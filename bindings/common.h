@@ -43,6 +43,8 @@ std::vector<int32_t> to_ints(const char* op, const char* what, nb::handle values
 /// An array-like of real numbers of any shape, copied. Without `dtype`, float64 if it is an array
 /// of that dtype, else float32.
 Weights to_weights(const char* op, nb::handle values, std::optional<DType> dtype);
+/// A matrix of float32 or float64 as it is in memory, or nothing if it is not one.
+std::optional<Weights> try_borrow_matrix(nb::handle values);
 /// A two-dimensional float array, not copied.
 Weights borrow_weights(const char* op, nb::handle values);
 
@@ -50,6 +52,8 @@ void init_graph(nb::module_& m);
 void init_ops(nb::module_& m);
 void init_tape(nb::module_& m);
 void init_parallel(nb::module_& m);
+void init_trellis(nb::module_& m);
+void init_tokens(nb::module_& m);
 void init_io(nb::module_& m);
 
 }  // namespace arcgrad::bindings

@@ -66,14 +66,30 @@ std::string describe_nodes(std::span<const int32_t> nodes) {
   return out + (nodes.size() > 8 ? ", ...]" : "]");
 }
 
+/// A product that was put off is described by its factors; counting its arcs would build them.
+std::string describe_product(const Graph& graph) {
+  const Product& product = *graph.product();
+  const auto size = [](const Graph& factor) {
+    const Topology& t = factor.topology();
+    if (t.dense()) return text("linear ", t.dense()->frames, " x ", t.dense()->labels);
+    return text(t.num_nodes(), t.num_nodes() == 1 ? " node, " : " nodes, ", t.num_arcs(),
+                t.num_arcs() == 1 ? " arc" : " arcs");
+  };
+  return text("Graph(product of (", size(product.first()), ") and (", size(product.second()),
+              "), not built, ", graph.dtype() == DType::float32 ? "float32" : "float64",
+              graph.calc_grad() ? ", calc_grad)" : ")");
+}
+
 std::string describe(const Graph& graph) {
   constexpr int32_t kShown = 10;
+  if (graph.product() && !graph.product()->is_built()) return describe_product(graph);
   const Topology& t = graph.topology();
   std::string out = text("Graph(", t.num_nodes(), t.num_nodes() == 1 ? " node, " : " nodes, ",
                          t.num_arcs(), t.num_arcs() == 1 ? " arc, " : " arcs, ", "start ",
                          describe_nodes(t.start()), ", accept ", describe_nodes(t.accept()), ", ",
                          graph.dtype() == DType::float32 ? "float32" : "float64");
   if (t.dense()) out += text(", linear ", t.dense()->frames, " x ", t.dense()->labels);
+  if (graph.product()) out += ", product";
   if (graph.calc_grad()) out += ", calc_grad";
   out += ")";
   // A large linear graph is known by its shape; writing out its arcs would make them.
@@ -150,6 +166,10 @@ Graph make_linear(int64_t frames, int64_t labels, nb::handle weights, bool calc_
   require(t >= 0 && c >= 0, op, "the numbers of frames and labels must be 0 or more, but they are ",
           t, " and ", c);
   require_size(op, "arcs", int64_t{t} * c);
+  if (!copy && !kind)
+    if (std::optional<Weights> matrix = try_borrow_matrix(weights);
+        matrix && matrix->layout().rows == t && matrix->layout().cols == c)
+      return {std::make_shared<Topology>(t, c), std::move(*matrix), calc_grad};
   Weights given = copy ? to_weights(op, weights, kind) : borrow_weights(op, weights);
   require(given.size() == int64_t{t} * c, op, "the weights must have ", frames, " x ", labels,
           " entries, but they have ", given.size());

@@ -17,9 +17,16 @@ NB_MODULE(_core, m) {
       PyErr_SetObject(PyExc_OSError, args.ptr());
     }
   });
+  // In the main thread this runs the handlers of signals that came in, such as that of Ctrl-C.
+  arcgrad::set_interrupt_check([] {
+    nb::gil_scoped_acquire acquire;
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  });
   init_graph(m);
   init_ops(m);
   init_tape(m);
   init_parallel(m);
+  init_trellis(m);
+  init_tokens(m);
   init_io(m);
 }

@@ -27,6 +27,27 @@ void def_op(nb::module_& m, const char* name, Op op, const char* doc, const Extr
       "graph"_a, extra...);
 }
 
+/// The same for an op that treats a list as one batch.
+template <class Op>
+void def_score(nb::module_& m, const char* name, Op op, const char* doc) {
+  m.def(
+      name,
+      [op](const Graph& graph) {
+        const Graph input = graph.snapshot();
+        nb::gil_scoped_release release;
+        return op(input);
+      },
+      "graph"_a, doc);
+  m.def(
+      name,
+      [op](const std::vector<Graph>& graphs) {
+        const std::vector<Graph> inputs = snapshots(graphs);
+        nb::gil_scoped_release release;
+        return op(inputs);
+      },
+      "graph"_a);
+}
+
 /// The same for an op of two graphs.
 template <class Op>
 void def_op2(nb::module_& m, const char* name, Op op, const char* doc) {
@@ -70,8 +91,13 @@ void def_op_of_list(nb::module_& m, const char* name, Op op, const char* doc) {
       "graphs"_a);
 }
 
+Graph posteriors(const Graph& graph, const Graph& wrt, const std::string& semiring) {
+  const Semiring kind = to_semiring("arc_posteriors", semiring);
+  return wrt ? arc_posteriors(graph, wrt, kind) : arc_posteriors(graph, kind);
+}
+
 void init_scores(nb::module_& m) {
-  def_op(m, "forward_score", forward_score, R"(
+  def_score(m, "forward_score", [](const auto& graph) { return forward_score(graph); }, R"(
 The log-sum of the scores of all accepted paths.
 
 .. math:: \log \sum_{p \in G} e^{s(p)}
@@ -93,7 +119,7 @@ each strongly connected component of n nodes, of which there may be at most 2048
 >>> round(ag.forward_score(ag.linear_graph(1, 2)).item(), 4)
 0.6931
 )");
-  def_op(m, "viterbi_score", viterbi_score, R"(
+  def_score(m, "viterbi_score", [](const auto& graph) { return viterbi_score(graph); }, R"(
 The score of the best accepted path.
 
 .. math:: \max_{p \in G} s(p)
@@ -114,7 +140,7 @@ Gradient: how often the best path uses each arc; of equally good paths, that of
 >>> ag.viterbi_score(ag.linear_graph(1, 2, [0.5, 1.5])).item()
 1.5
 )");
-  def_op(m, "viterbi_path", viterbi_path, R"(
+  def_score(m, "viterbi_path", [](const auto& graph) { return viterbi_path(graph); }, R"(
 The best accepted path as a chain graph, epsilon arcs and weights included.
 
 Of equally good paths it is the one with the smallest arc ids, where the first difference decides
@@ -165,21 +191,26 @@ Gradient: exact to second order; in the tropical semiring along one best path.
 [1.5, 1.0, 0.0]
 )",
       nb::kw_only(), "reverse"_a = false, "semiring"_a = "log");
-  def_op<const std::string&>(
-      m, "arc_posteriors",
-      [](const Graph& graph, const std::string& semiring) {
-        return arc_posteriors(graph, to_semiring("arc_posteriors", semiring));
+  m.def(
+      "arc_posteriors",
+      [](const Graph& graph, const std::string& semiring, const std::optional<Graph>& wrt) {
+        const Graph input = graph.snapshot(), factor = wrt ? wrt->snapshot() : Graph(nullptr);
+        nb::gil_scoped_release release;
+        return posteriors(input, factor, semiring);
       },
+      "graph"_a, nb::kw_only(), "semiring"_a = "log", "wrt"_a = nb::none(),
       R"(
 The probability that a path drawn in proportion to exp(score) uses each arc.
 
 Args:
     graph: A graph, or a list of graphs. On a cycle it is the expected number of uses.
     semiring: ``"tropical"`` counts the uses by the best path instead.
+    wrt: For a product of a graph with emissions, one of the two: its arcs are meant, and the product
+        is not built. An arc of the graph may be used in many frames.
 
 Returns:
-    A graph with the topology of ``graph`` and the probabilities as weights; all 0 if no path is
-    accepted.
+    A graph with the topology of ``graph``, or of ``wrt``, and the probabilities as weights; all 0 if
+    no path is accepted.
 
 Raises:
     ValueError: As :func:`forward_score` and :func:`viterbi_score`.
@@ -189,8 +220,70 @@ Gradient: first order; it is the Hessian of :func:`forward_score`.
 >>> import arcgrad as ag
 >>> ag.arc_posteriors(ag.linear_graph(1, 4)).weights_to_list()
 [0.25, 0.25, 0.25, 0.25]
-)",
-      nb::kw_only(), "semiring"_a = "log");
+>>> emissions, alignments = ag.linear_graph(2, 3), ag.tokens.ctc_graph([1], blank=0)
+>>> product = ag.intersect(alignments, emissions)
+>>> ag.arc_posteriors(product, wrt=emissions).weights_view().round(2)
+array([[0.33, 0.67, 0.  ],
+       [0.33, 0.67, 0.  ]], dtype=float32)
+)");
+  m.def(
+      "arc_posteriors",
+      [](const std::vector<Graph>& graphs, const std::string& semiring,
+         const std::optional<Batch>& wrt) {
+        const std::vector<Graph> inputs = snapshots(graphs);
+        const std::vector<Graph> factors =
+            wrt ? snapshots(wrt->graphs) : std::vector<Graph>{Graph(nullptr)};
+        nb::gil_scoped_release release;
+        const size_t size = batch_size("arc_posteriors", inputs.size(), factors.size());
+        require(size == inputs.size(), "arc_posteriors", "there must be one wrt per graph, ",
+                inputs.size(), " in all, or one for all, but there are ", factors.size());
+        return map_batch("arc_posteriors", size, [&](size_t i) {
+          return posteriors(inputs[i], factors[factors.size() == 1 ? 0 : i], semiring);
+        });
+      },
+      "graph"_a, nb::kw_only(), "semiring"_a = "log", "wrt"_a = nb::none());
+  m.def(
+      "outer_score",
+      [](const Batch& graphs, const Batch& emissions, std::optional<int64_t> window,
+         int64_t stride) {
+        const char* op = "outer_score";
+        require(!window || *window >= 1, op, "the window must be 1 frame or more, but it is ",
+                window.value_or(0));
+        const int32_t size = window ? to_int32(op, "the window", *window) : 0;
+        const int32_t step = to_int32(op, "the stride", stride);
+        const std::vector<Graph> first = snapshots(graphs.graphs),
+                                 second = snapshots(emissions.graphs);
+        nb::gil_scoped_release release;
+        return outer_score(first, second, size, step);
+      },
+      "graphs"_a, "emissions"_a, nb::kw_only(), "window"_a = nb::none(), "stride"_a = 1, R"(
+The forward scores of all graphs composed with all emissions, or all windows of them.
+
+It is ``forward_score(compose(graph, window))`` for every graph and window, computed without building
+a graph for each.
+
+Args:
+    graphs: Graphs whose output labels are matched; epsilon arcs must form no cycle.
+    emissions: Dense linear graphs.
+    window: The number of frames of a window; by default each of the emissions is one window.
+    stride: The number of frames from the start of one window to that of the next.
+
+Returns:
+    A float64 dense linear graph with one row per window, those of the first emissions first, and
+    one column per graph. Emissions of ``T`` frames have ``(T - window) // stride + 1`` windows, none
+    if they are shorter. ``-inf`` where no path is accepted.
+
+Raises:
+    ValueError: If a weight is NaN or +inf, epsilon arcs form a cycle, or the emissions are no dense
+        linear graphs.
+
+Gradient: exact to second order, for the graphs and the emissions.
+
+>>> import arcgrad as ag
+>>> kernels = [ag.tokens.ctc_graph([1]), ag.tokens.ctc_graph([2])]
+>>> ag.outer_score(kernels, ag.linear_graph(6, 3), window=2, stride=2).weights_view().shape
+(3, 2)
+)");
 }
 
 void init_products(nb::module_& m) {

@@ -443,6 +443,34 @@ OPS = [
         counted_paths,
         weight_list,
     ),
+    # Scores of products with emissions, which are not built
+    *(
+        Op(
+            score.__name__,
+            lambda graph, frames, score=score: score(ag.compose(graph, frames)),
+            lambda x, y, meaning=meaning: meaning(compose(x, y)),
+            two(inputs, emissions()),
+            kind,
+            partial(view, plus=plus),
+            item,
+        )
+        for score, meaning, plus in (
+            (ag.forward_score, forward_score, LOG),
+            (ag.viterbi_score, viterbi_score, TROPICAL),
+        )
+        for kind, inputs, view in (
+            ("product", graphs(), language),
+            ("product,cyclic", convergent(transducer=False), strings),
+        )
+    ),
+    Op(
+        "outer_score",
+        lambda first, second, frames: ag.outer_score([first, second], frames),
+        lambda x, y, frames: [forward_score(compose(x, frames)), forward_score(compose(y, frames))],
+        st.tuples(graphs(), graphs(), emissions()),
+        read=weight_list,
+        batch=False,
+    ),
     # Products
     Op("compose", ag.compose, compose, two(graphs())),
     Op("compose", ag.compose, compose, two(graphs(), emissions()), "emissions"),

@@ -18,6 +18,7 @@ BUILD = {"linear_graph", "scalar_graph", "chain_graph"}
 NOT_OPS = {
     *("backward", "grad", "hvp", "no_grad", "is_grad_enabled"),
     *("set_num_threads", "get_num_threads", "parallel_for"),
+    *("explain", "set_history_limit", "get_history_limit"),
     *("save", "load", "savetxt", "loadtxt", "write_dot", "draw"),
 }
 

@@ -45,6 +45,9 @@ def with_weights(graph, weights, *, calc_grad=True):
 
 def with_dtype(graph, dtype):
     """A new leaf with the same content and another dtype."""
+    weights = graph.weights_view()
+    if weights.ndim == 2:
+        return ag.linear_graph(*weights.shape, weights, dtype=dtype)
     src, dst, ilabel, olabel, weight = graph.arcs()
     return ag.Graph.from_arrays(
         src,

@@ -7,4 +7,6 @@
 #include "arcgrad/io/io.h"
 #include "arcgrad/ops.h"
 #include "arcgrad/parallel.h"
+#include "arcgrad/product.h"
 #include "arcgrad/tape.h"
+#include "arcgrad/tokens.h"

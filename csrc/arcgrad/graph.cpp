@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "arcgrad/error.h"
+#include "arcgrad/product.h"
 #include "arcgrad/tape.h"
 
 namespace arcgrad {
@@ -88,7 +89,17 @@ Graph Graph::from_arrays(Arrays arrays, Weights weights, bool calc_grad) {
   return {std::make_shared<Topology>(std::move(arrays)), std::move(weights), calc_grad};
 }
 
+void Graph::settle() {
+  GraphState& state = *state_;
+  if (!state.product) return;
+  const Product::Built& built = state.product->built();
+  state.topology = built.topology;
+  state.weights = built.weights;
+  state.product.reset();
+}
+
 Arrays& Graph::edit() {
+  settle();
   GraphState& state = *state_;
   if (state.var && (state.var->entry || state.var.use_count() > 1)) state.var.reset();
   state.grad.reset();
@@ -141,23 +152,32 @@ void Graph::make_accept(int32_t node) {
   insert(edit().accept, node);
 }
 
-const TopologyPtr& Graph::topology_ptr() const { return state_->topology; }
-Weights Graph::weights() const { return state_->weights.contiguous(); }
-const Weights& Graph::raw_weights() const { return state_->weights; }
+const TopologyPtr& Graph::topology_ptr() const {
+  return state_->product ? state_->product->built().topology : state_->topology;
+}
+Weights Graph::weights() const { return raw_weights().contiguous(); }
+const Weights& Graph::raw_weights() const {
+  return state_->product ? state_->product->built().weights : state_->weights;
+}
+DType Graph::dtype() const {
+  return state_->product ? state_->product->dtype() : state_->weights.dtype();
+}
+const std::shared_ptr<const Product>& Graph::product() const { return state_->product; }
 
 double Graph::weight(int32_t arc) const {
   check_arc("weight", arc, num_arcs());
-  return state_->weights[arc];
+  return raw_weights()[arc];
 }
 
 double Graph::item() const {
   require(num_arcs() == 1, "item", "the graph must have exactly one arc, but it has ", num_arcs());
-  return state_->weights[0];
+  return raw_weights()[0];
 }
 
 void Graph::set_weights(Weights weights) {
   require(weights.size() == num_arcs(), "set_weights", "the graph needs one weight per arc, ",
           num_arcs(), " in all, but got ", weights.size());
+  settle();
   if (state_->var && state_->var->entry) state_->var.reset();
   state_->weights = std::move(weights);
   state_->capacity = 0;
@@ -169,6 +189,7 @@ void Graph::set_weights(std::span<const double> weights) {
 
 void Graph::set_weight(int32_t arc, double weight) {
   check_arc("set_weight", arc, num_arcs());
+  settle();
   if (state_->var && state_->var->entry) state_->var.reset();
   state_->weights.set(arc, weight);
 }
@@ -178,6 +199,7 @@ bool Graph::calc_grad() const { return state_->calc_grad; }
 void Graph::set_calc_grad(bool calc_grad) {
   GraphState& state = *state_;
   if (state.calc_grad == calc_grad) return;
+  if (calc_grad) settle();
   state.calc_grad = calc_grad;
   if (state.var && state.var->entry)
     state.var.reset();
@@ -214,7 +236,11 @@ Graph& Graph::retain_grad() {
   return *this;
 }
 
-Graph Graph::detach() const { return {state_->topology, state_->weights, false}; }
+Graph Graph::detach() const {
+  Graph out(state_->topology, state_->weights, false);
+  out.state_->product = state_->product;
+  return out;
+}
 
 std::shared_ptr<Var> Graph::var() const {
   GraphState& state = *state_;
@@ -231,6 +257,7 @@ std::shared_ptr<Var> Graph::var() const {
 
 Graph Graph::snapshot() const {
   Graph out(state_->topology, state_->weights, state_->calc_grad);
+  out.state_->product = state_->product;
   out.state_->var = var();
   return out;
 }

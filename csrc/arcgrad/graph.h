@@ -13,6 +13,7 @@ namespace arcgrad {
 
 struct GraphState;
 struct Var;
+class Product;
 
 /// A weighted finite-state transducer: a shared topology, weights, and the op that made it.
 ///
@@ -44,7 +45,7 @@ class Graph {
   Weights weights() const;
   /// The weights as they are stored, strided if they were borrowed so.
   const Weights& raw_weights() const;
-  DType dtype() const { return raw_weights().dtype(); }
+  DType dtype() const;
 
   int32_t num_nodes() const { return topology().num_nodes(); }
   int32_t num_arcs() const { return topology().num_arcs(); }
@@ -73,12 +74,18 @@ class Graph {
   /// A second handle that later edits of this one do not touch, with the same place on the tape.
   Graph snapshot() const;
 
+  /// The composition this graph stands for, if it was put off; else null. Looking at the arcs or
+  /// weights of such a graph builds them, and changes nothing else.
+  const std::shared_ptr<const Product>& product() const;
+
   /// The place of this graph on the tape; null if it takes no part in differentiation.
   std::shared_ptr<Var> var() const;
   const std::shared_ptr<GraphState>& state() const { return state_; }
   bool is_same(const Graph& other) const { return state_ == other.state_; }
 
  private:
+  /// Turns a product into an ordinary graph.
+  void settle();
   /// Makes the topology safe to change in place and forgets what no longer describes the graph.
   Arrays& edit();
   void append_weight(double weight);

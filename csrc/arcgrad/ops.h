@@ -14,12 +14,20 @@
 namespace arcgrad {
 
 // Scores
+// Scores of a list of graphs are computed together: products that share a graph side by side.
 Graph forward_score(const Graph& graph);
+std::vector<Graph> forward_score(const std::vector<Graph>& graphs);
 Graph viterbi_score(const Graph& graph);
+std::vector<Graph> viterbi_score(const std::vector<Graph>& graphs);
 Graph viterbi_path(const Graph& graph);
+std::vector<Graph> viterbi_path(const std::vector<Graph>& graphs);
+/// One row per window of the emissions (0: all frames), one column per graph.
+Graph outer_score(const std::vector<Graph>& graphs, const std::vector<Graph>& emissions,
+                  int32_t window = 0, int32_t stride = 1);
 Graph shortest_distance(const Graph& graph, bool reverse = false,
                         Semiring semiring = Semiring::log);
 Graph arc_posteriors(const Graph& graph, Semiring semiring = Semiring::log);
+Graph arc_posteriors(const Graph& product, const Graph& wrt, Semiring semiring = Semiring::log);
 
 // Products
 Graph compose(const Graph& first, const Graph& second);

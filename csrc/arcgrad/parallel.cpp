@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdlib>
 #include <exception>
@@ -23,6 +24,15 @@ namespace arcgrad {
 namespace {
 
 thread_local bool is_inside = false;
+/// Set before poll_interrupt() throws, so that a loop on the way does not go on.
+thread_local bool is_interrupted = false;
+
+/// What the other threads throw when one was interrupted.
+class Interrupted : public std::exception {};
+
+std::atomic<void (*)()> interrupt_check{nullptr};
+/// Asking takes the lock of the Python interpreter, so it is not done often.
+constexpr std::chrono::milliseconds kBetweenChecks{50};
 
 /// One parallel_for call. Threads take the next index until there is none.
 struct Job {
@@ -34,22 +44,43 @@ struct Job {
   std::vector<std::exception_ptr> errors;
   const bool grad_enabled;
   std::atomic<size_t> next{0};
+  std::atomic<bool> is_cancelled{false};
   int working = 0;  // guarded by the pool's mutex
+  std::exception_ptr interrupt;
+
+  /// On the thread that started the job.
+  void check() {
+    if (auto* check = interrupt_check.load(); check && !is_cancelled) {
+      try {
+        check();
+      } catch (...) {
+        interrupt = std::current_exception();
+        is_cancelled = true;
+      }
+    }
+  }
 
   void work() {
     const bool was_inside = std::exchange(is_inside, true);
     const bool was_enabled = set_grad_enabled(grad_enabled);
-    for (size_t i; (i = next.fetch_add(1)) < count;) {
+    Job* const outer = std::exchange(current_job, this);
+    for (size_t i; !is_cancelled && (i = next.fetch_add(1)) < count;) {
       try {
         body(i);
       } catch (...) {
         errors[i] = std::current_exception();
       }
     }
+    current_job = outer;
     set_grad_enabled(was_enabled);
     is_inside = was_inside;
   }
+
+  const std::thread::id starter = std::this_thread::get_id();
+  static thread_local Job* current_job;
 };
+
+thread_local Job* Job::current_job = nullptr;
 
 class Pool {
  public:
@@ -74,7 +105,11 @@ class Pool {
     job.work();
     std::unique_lock lock(mutex_);
     std::erase(jobs_, &job);
-    done_.wait(lock, [&] { return job.working == 0; });
+    while (!done_.wait_for(lock, kBetweenChecks, [&] { return job.working == 0; })) {
+      lock.unlock();
+      job.check();
+      lock.lock();
+    }
   }
 
  private:
@@ -161,6 +196,7 @@ Threads& threads() {
 
 void parallel_for(size_t count, const std::function<void(size_t)>& body) {
   std::shared_ptr<Pool> pool;
+  if (!is_inside) is_interrupted = false;
   if (count > 1 && !is_inside) pool = threads().get();
   if (!pool) {
     // Inline, but with the same promise: all run, then the first error.
@@ -169,6 +205,7 @@ void parallel_for(size_t count, const std::function<void(size_t)>& body) {
       try {
         body(i);
       } catch (...) {
+        if (is_interrupted) throw;
         if (!first) first = std::current_exception();
       }
     }
@@ -177,8 +214,34 @@ void parallel_for(size_t count, const std::function<void(size_t)>& body) {
   }
   Job job(count, body);
   pool->run(job);
+  if (job.interrupt) std::rethrow_exception(job.interrupt);
   for (const std::exception_ptr& error : job.errors)
     if (error) std::rethrow_exception(error);
+}
+
+void set_interrupt_check(void (*check)()) { interrupt_check = check; }
+
+void poll_interrupt() {
+  static thread_local auto last = std::chrono::steady_clock::now();
+  Job* const job = Job::current_job;
+  const auto stop_if_cancelled = [&] {
+    if (!job || !job->is_cancelled) return;
+    is_interrupted = true;
+    throw Interrupted();
+  };
+  stop_if_cancelled();
+  if (job && job->starter != std::this_thread::get_id()) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (now - last < kBetweenChecks) return;
+  last = now;
+  if (job) {
+    job->check();
+    stop_if_cancelled();
+  } else if (auto* check = interrupt_check.load()) {
+    is_interrupted = true;
+    check();
+    is_interrupted = false;
+  }
 }
 
 int get_num_threads() {

@@ -20,6 +20,12 @@ int get_num_threads();
 /// Throws unless `num_threads` is at least 1.
 void set_num_threads(int num_threads);
 
+/// Sets a function that throws if the user wants to interrupt what is running, such as by Ctrl-C.
+/// Long computations call it now and then on the thread that started them.
+void set_interrupt_check(void (*check)());
+/// For long loops: throws if the user interrupted. All threads of a parallel_for then stop.
+void poll_interrupt();
+
 /// Throws the current exception again with `op (element index of count): ` in front of its text,
 /// in place of `op: ` where the text starts with that.
 [[noreturn]] void rethrow_for_element(const std::string& op, size_t index, size_t count);

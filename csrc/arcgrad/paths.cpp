@@ -4,19 +4,23 @@
 
 namespace arcgrad {
 
-Graph record_path(const char* op, const Graph& graph, std::vector<int32_t> arcs) {
-  const Topology& in = graph.topology();
+Arrays path_arrays(const Topology& topology, std::span<const int32_t> arcs) {
   const auto length = static_cast<int32_t>(arcs.size());
   Arrays out{length + 1, {0}, {length}, {}, {}, {}, {}};
   out.src.resize(arcs.size());
   out.dst.resize(arcs.size());
   std::iota(out.src.begin(), out.src.end(), 0);
   std::iota(out.dst.begin(), out.dst.end(), 1);
-  const auto ilabel = in.ilabel(), olabel = in.olabel();
+  const auto ilabel = topology.ilabel(), olabel = topology.olabel();
   for (int32_t a : arcs) out.ilabel.push_back(ilabel[a]);
-  if (!in.is_acceptor())
+  if (!topology.is_acceptor())
     for (int32_t a : arcs) out.olabel.push_back(olabel[a]);
-  return record_moves(op, std::move(out), {{graph, ArcMap::gather(std::move(arcs))}});
+  return out;
+}
+
+Graph record_path(const char* op, const Graph& graph, std::vector<int32_t> arcs) {
+  Arrays chain = path_arrays(graph.topology(), arcs);
+  return record_moves(op, std::move(chain), {{graph, ArcMap::gather(std::move(arcs))}});
 }
 
 }  // namespace arcgrad

@@ -1,10 +1,14 @@
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "arcgrad/tape.h"
 
 namespace arcgrad {
+
+/// A chain with the labels of these arcs.
+Arrays path_arrays(const Topology& topology, std::span<const int32_t> arcs);
 
 /// Records an op that picks a path: a chain of these arcs of `graph` with their weights.
 Graph record_path(const char* op, const Graph& graph, std::vector<int32_t> arcs);

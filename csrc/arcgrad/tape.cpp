@@ -7,12 +7,14 @@
 
 #include "arcgrad/error.h"
 #include "arcgrad/parallel.h"
+#include "arcgrad/product.h"
 
 namespace arcgrad {
 
 /// What a recorded op holds until its tape is freed.
 struct Body {
   std::vector<std::shared_ptr<Var>> inputs;  // null where no gradient is wanted
+  size_t num_optional = 0;                   // of the inputs, the first; see record_entry()
   std::unique_ptr<Rule> rule;
 };
 
@@ -93,26 +95,12 @@ class MovesRule final : public Rule {
 };
 
 Graph make_moves(const char* op, TopologyPtr topology, DType dtype, std::vector<Moved> inputs) {
-  Weights out;
-  if (inputs.size() == 1 && inputs[0].map.is_identity() && inputs[0].factor == 1.0 &&
-      inputs[0].graph.num_arcs() == topology->num_arcs()) {
-    out = inputs[0].graph.weights().cast(dtype);  // shared, since weights are never written again
-  } else {
-    out = Weights::zeros(topology->num_arcs(), dtype);
-    for (const Moved& input : inputs) input.map.apply(input.graph.weights(), out, input.factor);
-  }
+  Weights out = move_weights(topology->num_arcs(), dtype, inputs);
   std::vector<Graph> graphs;
   graphs.reserve(inputs.size());
   for (const Moved& input : inputs) graphs.push_back(input.graph);
   std::unique_ptr<Rule> rule;
-  if (tracks(graphs)) {
-    std::vector<MovesRule::Input> saved;
-    saved.reserve(inputs.size());
-    for (const Moved& input : inputs)
-      saved.push_back(
-          {input.graph.topology_ptr(), input.graph.dtype(), input.map.transpose(), input.factor});
-    rule = std::make_unique<MovesRule>(std::move(saved));
-  }
+  if (tracks(graphs)) rule = make_moves_rule(inputs);
   return record(op, std::move(topology), std::move(out), graphs, std::move(rule));
 }
 
@@ -143,29 +131,26 @@ Weights seed_weights(const char* op, const Graph& root, std::span<const Graph> s
 /// The part of the tape below some roots, and the gradients that flow through it.
 class Walk {
  public:
-  Walk(const char* op, std::span<const Graph> roots) : op_(op), roots_(roots) {
+  /// `is_target` tells of which variables the gradient is wanted.
+  template <class IsTarget>
+  Walk(const char* op, std::span<const Graph> roots, IsTarget is_target) : op_(op), roots_(roots) {
     for (const Graph& root : roots)
       if (auto var = root.var()) visit(std::move(var));
     while (!stack_.empty()) {
       const size_t at = stack_.back();
       stack_.pop_back();
       const std::shared_ptr<const Body> body = nodes_[at].body;
-      for (const auto& input : body->inputs)
-        if (input) visit(input);
+      for (size_t i = 0; i < body->inputs.size(); ++i) {
+        const auto& input = body->inputs[i];
+        if (input && (i >= body->num_optional || is_target(*input))) visit(input);
+      }
     }
     order_.resize(nodes_.size());
     for (size_t k = 0; k < order_.size(); ++k) order_[k] = k;
     std::stable_sort(order_.begin(), order_.end(), [&](size_t a, size_t b) {
       return nodes_[a].entry->level > nodes_[b].entry->level;
     });
-  }
-
-  bool is_empty() const { return vars_.empty(); }
-  const std::vector<std::shared_ptr<Var>>& vars() const { return vars_; }
-
-  /// Marks what must be visited to reach the variables for which `is_target` holds.
-  template <class IsTarget>
-  void aim(IsTarget is_target) {
+    // Mark what must be visited to reach the targets.
     for (const auto& var : vars_)
       if (is_target(*var)) {
         targets_.insert(var.get());
@@ -173,9 +158,12 @@ class Walk {
       }
     for (auto k = order_.rbegin(); k != order_.rend(); ++k) {
       Node& node = nodes_[*k];
-      for (const auto& input : node.body->inputs) node.needed |= input && is_wanted(*input);
+      for (size_t i = 0; i < node.body->inputs.size(); ++i) node.needed |= is_wanted(*node.body, i);
     }
   }
+
+  bool is_empty() const { return vars_.empty(); }
+  const std::vector<std::shared_ptr<Var>>& vars() const { return vars_; }
 
   /// First order: gradients are added into buffers, independent entries in parallel.
   void run(std::span<const Graph> seeds) {
@@ -207,7 +195,8 @@ class Walk {
       if (!node.needed || node.recorded.empty()) continue;
       node.recorded.resize(node.entry->num_outputs, nullptr);
       std::vector<bool> wanted;
-      for (const auto& input : node.body->inputs) wanted.push_back(input && is_wanted(*input));
+      for (size_t i = 0; i < node.body->inputs.size(); ++i)
+        wanted.push_back(is_wanted(*node.body, i));
       const std::vector<Graph> grads = node.body->rule->record(node.recorded, wanted);
       for (size_t i = 0; i < grads.size(); ++i)
         if (wanted[i] && grads[i]) add_recorded(*node.body->inputs[i], grads[i]);
@@ -222,6 +211,8 @@ class Walk {
     const Weights* weights = find_buffer(var);
     return weights ? Graph(topology, *weights) : Graph(nullptr);
   }
+
+  bool contains(const Var& var) const { return seen_.contains(&var); }
 
   void free() {
     for (Node& node : nodes_) {
@@ -254,6 +245,12 @@ class Walk {
     if (targets_.contains(&var)) return true;
     return var.entry && at(var).needed;
   }
+  /// The same for input i of an entry.
+  bool is_wanted(const Body& body, size_t i) {
+    const auto& input = body.inputs[i];
+    if (!input) return false;
+    return i < body.num_optional ? targets_.contains(input.get()) : is_wanted(*input);
+  }
 
   Weights* find_buffer(const Var& var) {
     if (!var.entry) {
@@ -275,7 +272,7 @@ class Walk {
     } else {
       out = &leaves_[&var];
     }
-    if (!*out) *out = Weights::zeros(var.size, var.dtype);
+    if (!*out) *out = Weights::zeros(var.num_weights(), var.dtype);
     return *out;
   }
 
@@ -293,19 +290,25 @@ class Walk {
           if (input && user.try_emplace(input.get(), i).first->second != i)
             shared.insert(input.get());
     std::vector<std::vector<Weights*>> own(active.size()), common(active.size());
-    for (size_t i = 0; i < active.size(); ++i)
-      for (const auto& input : nodes_[active[i]].body->inputs) {
-        Weights* grad = input && is_wanted(*input) ? &buffer(*input) : nullptr;
-        const bool is_shared = grad && shared.contains(input.get());
+    std::vector<size_t> alone;
+    for (size_t i = 0; i < active.size(); ++i) {
+      const Body& body = *nodes_[active[i]].body;
+      // An op that uses all threads runs once, in its turn.
+      const bool is_parallel = body.rule->is_parallel();
+      if (!is_parallel) alone.push_back(i);
+      for (size_t k = 0; k < body.inputs.size(); ++k) {
+        Weights* grad = is_wanted(body, k) ? &buffer(*body.inputs[k]) : nullptr;
+        const bool is_shared = grad && (is_parallel || shared.contains(body.inputs[k].get()));
         own[i].push_back(is_shared ? nullptr : grad);
         common[i].push_back(is_shared ? grad : nullptr);
       }
+    }
     auto add = [&](size_t i, const std::vector<Weights*>& grads) {
       const Node& node = nodes_[active[i]];
       if (std::ranges::any_of(grads, [](Weights* grad) { return grad != nullptr; }))
         node.body->rule->add(node.deltas, grads);
     };
-    parallel_for(active.size(), [&](size_t i) { add(i, own[i]); });
+    parallel_for(alone.size(), [&](size_t k) { add(alone[k], own[alone[k]]); });
     for (size_t i = 0; i < active.size(); ++i) {
       add(i, common[i]);
       if (!nodes_[active[i]].keep) nodes_[active[i]].deltas.clear();
@@ -361,6 +364,8 @@ std::vector<Graph> Rule::record(std::span<const Graph>, const std::vector<bool>&
   throw TapeError(text(op, ": derivatives beyond the second order do not exist here"));
 }
 
+int64_t Var::num_weights() const { return product ? product->built().topology->num_arcs() : size; }
+
 bool is_grad_enabled() { return grad_enabled; }
 bool set_grad_enabled(bool enabled) { return std::exchange(grad_enabled, enabled); }
 
@@ -394,14 +399,33 @@ bool tracks(std::span<const Graph> inputs) {
   return grad_enabled && std::ranges::any_of(inputs, [](const Graph& g) { return g.calc_grad(); });
 }
 
-Graph record(const char* op, TopologyPtr topology, Weights weights, std::span<const Graph> inputs,
-             std::unique_ptr<Rule> rule) {
-  if (!rule || !tracks(inputs)) return {std::move(topology), std::move(weights), false};
+Weights move_weights(int64_t num_arcs, DType dtype, std::span<const Moved> inputs) {
+  if (inputs.size() == 1 && inputs[0].map.is_identity() && inputs[0].factor == 1.0 &&
+      inputs[0].graph.num_arcs() == num_arcs)
+    return inputs[0].graph.weights().cast(dtype);  // shared, as weights are never written again
+  Weights out = Weights::zeros(num_arcs, dtype);
+  for (const Moved& input : inputs) input.map.apply(input.graph.weights(), out, input.factor);
+  return out;
+}
+
+std::unique_ptr<Rule> make_moves_rule(std::span<const Moved> inputs) {
+  std::vector<MovesRule::Input> saved;
+  saved.reserve(inputs.size());
+  for (const Moved& input : inputs)
+    saved.push_back(
+        {input.graph.topology_ptr(), input.graph.dtype(), input.map.transpose(), input.factor});
+  return std::make_unique<MovesRule>(std::move(saved));
+}
+
+void record_entry(const char* op, std::span<const Graph> outputs, std::span<const Graph> inputs,
+                  size_t num_optional, std::unique_ptr<Rule> rule) {
   rule->op = op;
   auto body = std::make_shared<Body>();
   auto entry = std::make_shared<Entry>();
   entry->op = op;
+  entry->num_outputs = static_cast<int32_t>(outputs.size());
   body->rule = std::move(rule);
+  body->num_optional = num_optional;
   body->inputs.reserve(inputs.size());
   for (const Graph& input : inputs) {
     body->inputs.push_back(input.var());
@@ -409,13 +433,24 @@ Graph record(const char* op, TopologyPtr topology, Weights weights, std::span<co
     if (var && var->entry) entry->level = std::max(entry->level, var->entry->level + 1);
   }
   entry->body = std::move(body);
-  auto var = std::make_shared<Var>();
-  var->entry = std::move(entry);
-  var->size = weights.size();
-  var->dtype = weights.dtype();
-  Graph out(std::move(topology), std::move(weights), true);
-  var->state = out.state();
-  out.state()->var = std::move(var);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    GraphState& state = *outputs[i].state();
+    auto var = std::make_shared<Var>();
+    var->entry = entry;
+    var->output = static_cast<int32_t>(i);
+    var->size = state.weights.size();
+    var->product = state.product;
+    var->dtype = outputs[i].dtype();
+    var->state = outputs[i].state();
+    state.calc_grad = true;
+    state.var = std::move(var);
+  }
+}
+
+Graph record(const char* op, TopologyPtr topology, Weights weights, std::span<const Graph> inputs,
+             std::unique_ptr<Rule> rule) {
+  Graph out(std::move(topology), std::move(weights), false);
+  if (rule && tracks(inputs)) record_entry(op, {&out, 1}, inputs, 0, std::move(rule));
   return out;
 }
 
@@ -437,8 +472,8 @@ void backward(std::span<const Graph> roots, std::span<const Graph> seeds, bool r
       throw TapeError(text("backward: graph ", i, " of ", roots.size(),
                            " has no gradient to compute: it was not made from a graph with "
                            "calc_grad, or under no_grad"));
-  Walk walk("backward", roots);
-  walk.aim([](const Var& var) { return var.calc_grad && (!var.entry || var.retain_grad); });
+  Walk walk("backward", roots,
+            [](const Var& var) { return var.calc_grad && (!var.entry || var.retain_grad); });
   struct Sink {
     std::shared_ptr<GraphState> state;
     const Var* var;
@@ -461,13 +496,14 @@ void backward(std::span<const Graph> roots, std::span<const Graph> seeds, bool r
   else
     walk.run(seeds);
   for (const auto& [state, var] : sinks) {
-    Graph fresh = walk.gradient(*var, state->topology);
-    if (!fresh) fresh = Graph(state->topology, Weights::zeros(var->size, var->dtype));
+    const TopologyPtr topology = Graph(state).topology_ptr();
+    Graph fresh = walk.gradient(*var, topology);
+    if (!fresh) fresh = Graph(topology, Weights::zeros(var->num_weights(), var->dtype));
     std::lock_guard lock(state->mutex);
     if (state->grad) {
       std::vector<Moved> both{{Graph(state->grad), ArcMap::identity()},
                               {fresh, ArcMap::identity()}};
-      fresh = record_moves("add", state->topology, std::move(both));
+      fresh = record_moves("add", topology, std::move(both));
     }
     state->grad = fresh.state();
   }
@@ -486,7 +522,7 @@ std::vector<Graph> grad(std::span<const Graph> outputs, std::span<const Graph> i
           text("grad: input ", i, " of ", inputs.size(), " has calc_grad switched off"));
     wanted.insert(vars.back().get());
   }
-  Walk walk("grad", outputs);
+  Walk walk("grad", outputs, [&](const Var& var) { return wanted.contains(&var); });
   if (walk.is_empty())
     throw TapeError(
         "grad: no output has a gradient to compute: they were not made from a graph with "
@@ -502,7 +538,12 @@ std::vector<Graph> grad(std::span<const Graph> outputs, std::span<const Graph> i
             "no "
             "place; differentiate before editing, or edit a clone");
   }
-  walk.aim([&](const Var& var) { return wanted.contains(&var); });
+  for (const auto& var : vars)
+    if (var->product && var->product->is_bypassed() && !walk.contains(*var))
+      throw TapeError(
+          "grad: an input is a product that was composed again, and the result was computed "
+          "without "
+          "it; call retain_grad() on it before that");
   if (create_graph)
     walk.run_recorded(seeds);
   else

@@ -23,15 +23,21 @@ class Rule {
   /// states stand for zero. Without an override there is no further order, and this throws.
   virtual std::vector<Graph> record(std::span<const Graph> deltas,
                                     const std::vector<bool>& wanted) const;
+  /// Whether add() uses the threads of the pool itself, and so is called from one thread only.
+  virtual bool is_parallel() const { return false; }
   const char* op = "";
 };
 
 /// The identity of a graph on the tape: a leaf, or an output of an entry.
 struct Var {
   ~Var();
+  /// The number of weights of the graph.
+  int64_t num_weights() const;
+
   std::shared_ptr<Entry> entry;
   int32_t output = 0;
   int64_t size = 0;
+  std::shared_ptr<const Product> product;  // knows the size if the graph is one
   DType dtype = DType::float32;
   bool calc_grad = true;
   bool retain_grad = false;
@@ -42,8 +48,9 @@ struct Var {
 
 /// What a Graph handle points to.
 struct GraphState {
-  TopologyPtr topology;
+  TopologyPtr topology;  // null if the graph is a product
   Weights weights;
+  std::shared_ptr<const Product> product;
   int64_t capacity = 0;
   bool calc_grad = false;
   std::shared_ptr<Var> var;
@@ -82,6 +89,10 @@ struct Moved {
   double factor = 1.0;
 };
 
+/// The weights of an op that only moves weights, and its rule.
+Weights move_weights(int64_t num_arcs, DType dtype, std::span<const Moved> inputs);
+std::unique_ptr<Rule> make_moves_rule(std::span<const Moved> inputs);
+
 /// Records an op that only moves weights. The gradient follows the maps backwards, so such an op
 /// needs no rule of its own. The output has the widest dtype of its inputs.
 Graph record_moves(const char* op, TopologyPtr topology, std::vector<Moved> inputs);
@@ -95,6 +106,12 @@ inline bool tracks(const Graph& input) { return tracks({&input, 1}); }
 /// Records an op with a rule of its own. `rule` may be null if the inputs are not tracked.
 Graph record(const char* op, TopologyPtr topology, Weights weights, std::span<const Graph> inputs,
              std::unique_ptr<Rule> rule);
+
+/// Puts an op with fresh outputs on the tape. The first `num_optional` inputs are products whose
+/// factors are inputs too: their gradients are wanted only if somebody asks for them, and where
+/// they are, what flows into them must not also flow into the factors.
+void record_entry(const char* op, std::span<const Graph> outputs, std::span<const Graph> inputs,
+                  size_t num_optional, std::unique_ptr<Rule> rule);
 
 /// Differentiates `roots`, adding to the gradients of leaves and of graphs marked retain_grad().
 /// `seeds` has one graph per root, or is empty for ones. Frees the tape unless told to retain it;

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "arcgrad/error.h"
+#include "arcgrad/trellis/form.h"
 
 namespace arcgrad {
 namespace {
@@ -211,6 +212,12 @@ const Order& Topology::order() const {
     if (order.nodes.size() == static_cast<size_t>(num_nodes())) return order;
     return components(out());
   });
+}
+
+const std::shared_ptr<const trellis::Form>& Topology::form(Side side) const {
+  if (is_acceptor()) side = Side::input;
+  return derived().form[static_cast<int>(side)].get(
+      [&] { return std::make_shared<const trellis::Form>(*this, side); });
 }
 
 Arrays Topology::release() && {

@@ -10,6 +10,10 @@
 
 namespace arcgrad {
 
+namespace trellis {
+struct Form;
+}
+
 /// The label that consumes or emits nothing.
 inline constexpr int32_t kEpsilon = -1;
 
@@ -104,6 +108,8 @@ class Topology {
   const Adjacency& out() const;
   const LabelIndex& index(Side side) const;
   const Order& order() const;
+  /// The graph arranged for a recursion over frames.
+  const std::shared_ptr<const trellis::Form>& form(Side side) const;
 
   /// For the only owner of a topology: whether nothing was derived from the arrays yet, the arrays
   /// to edit if so, and the arrays taken out if not.
@@ -125,6 +131,7 @@ class Topology {
   struct Derived {
     Lazy<Adjacency> in, out;
     Lazy<LabelIndex> index[2];
+    Lazy<std::shared_ptr<const trellis::Form>> form[2];
     Lazy<Order> order;
     Lazy<bool> is_acceptor;
   };

@@ -1,7 +1,8 @@
 """Differentiable weighted finite-state transducers."""
 
-from . import criterion
+from . import criterion, tokens
 from ._core import (
+    Explanation,
     Graph,
     __version__,
     add,
@@ -16,7 +17,9 @@ from ._core import (
     connect,
     epsilon,
     equal,
+    explain,
     forward_score,
+    get_history_limit,
     get_num_threads,
     grad,
     hvp,
@@ -28,6 +31,7 @@ from ._core import (
     load,
     loadtxt,
     negate,
+    outer_score,
     parallel_for,
     project_input,
     project_output,
@@ -39,6 +43,7 @@ from ._core import (
     savetxt,
     scalar_graph,
     scale,
+    set_history_limit,
     set_num_threads,
     shortest_distance,
     subtract,
@@ -52,6 +57,7 @@ from ._grad_mode import no_grad
 from .drawing import draw
 
 __all__ = [
+    "Explanation",
     "Graph",
     "__version__",
     "add",
@@ -68,7 +74,9 @@ __all__ = [
     "draw",
     "epsilon",
     "equal",
+    "explain",
     "forward_score",
+    "get_history_limit",
     "get_num_threads",
     "grad",
     "hvp",
@@ -81,6 +89,7 @@ __all__ = [
     "loadtxt",
     "negate",
     "no_grad",
+    "outer_score",
     "parallel_for",
     "project_input",
     "project_output",
@@ -92,9 +101,11 @@ __all__ = [
     "savetxt",
     "scalar_graph",
     "scale",
+    "set_history_limit",
     "set_num_threads",
     "shortest_distance",
     "subtract",
+    "tokens",
     "top_sort",
     "union",
     "viterbi_path",

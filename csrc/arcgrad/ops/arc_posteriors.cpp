@@ -1,5 +1,6 @@
 #include "arcgrad/ops.h"
 #include "arcgrad/total.h"
+#include "arcgrad/trellis/scores.h"
 #include "arcgrad/viterbi.h"
 
 namespace arcgrad {
@@ -20,6 +21,11 @@ Graph arc_posteriors(const Graph& graph, Semiring semiring) {
       "arc_posteriors", graph.topology_ptr(),
       {{Graph(graph.topology_ptr(), std::move(out)), ArcMap::identity()},
        {graph, ArcMap::gather(std::vector<int32_t>(static_cast<size_t>(graph.num_arcs()), -1))}});
+}
+
+Graph arc_posteriors(const Graph& product, const Graph& wrt, Semiring semiring) {
+  return semiring == Semiring::log ? trellis::factor_posteriors("arc_posteriors", product, wrt)
+                                   : trellis::factor_counts("arc_posteriors", product, wrt);
 }
 
 }  // namespace arcgrad

@@ -7,7 +7,7 @@
 
 #include "arcgrad/ops.h"
 #include "arcgrad/ops/pair_ids.h"
-#include "arcgrad/tape.h"
+#include "arcgrad/product.h"
 
 namespace arcgrad {
 namespace {
@@ -221,8 +221,7 @@ std::vector<bool> coaccessible(const Composition& composition) {
 
 }  // namespace
 
-Graph compose_as(const char* op, const Graph& first, const Graph& second) {
-  const Topology &topology1 = first.topology(), &topology2 = second.topology();
+Composed compose_topologies(const char* op, const Topology& topology1, const Topology& topology2) {
   const Composition composition(op, topology1, topology2);
   const std::vector<bool> kept = coaccessible(composition);
 
@@ -259,9 +258,14 @@ Graph compose_as(const char* op, const Graph& first, const Graph& second) {
     }
   }
   if (out.ilabel == out.olabel) out.olabel = std::vector<int32_t>();
-  return record_moves(
-      op, std::move(out),
-      {{first, ArcMap::gather(std::move(map1))}, {second, ArcMap::gather(std::move(map2))}});
+  return {std::move(out), ArcMap::gather(std::move(map1)), ArcMap::gather(std::move(map2))};
+}
+
+Graph compose_as(const char* op, const Graph& first, const Graph& second) {
+  if (Graph product = defer_product(op, first, second)) return product;
+  Composed composed = compose_topologies(op, first.topology(), second.topology());
+  return record_moves(op, std::move(composed.arrays),
+                      {{first, std::move(composed.first)}, {second, std::move(composed.second)}});
 }
 
 Graph compose(const Graph& first, const Graph& second) {

@@ -1,5 +1,7 @@
 #include "arcgrad/ops.h"
+#include "arcgrad/ops/of_arcs.h"
 #include "arcgrad/total.h"
+#include "arcgrad/trellis/scores.h"
 
 namespace arcgrad {
 namespace {
@@ -25,13 +27,22 @@ class ForwardScoreRule final : public Rule {
 
 }  // namespace
 
-Graph forward_score(const Graph& graph) {
+Graph forward_score_of_arcs(const char* op, const Graph& graph) {
   const bool keep = tracks(graph);
-  auto total = std::make_shared<const Total>("forward_score", graph, keep);
+  auto total = std::make_shared<const Total>(op, graph, keep);
   Weights value = Weights::scalar(total->value());
   std::unique_ptr<Rule> rule;
   if (keep) rule = std::make_unique<ForwardScoreRule>(std::move(total), graph.snapshot());
-  return record("forward_score", scalar_topology(), std::move(value), {&graph, 1}, std::move(rule));
+  return record(op, scalar_topology(), std::move(value), {&graph, 1}, std::move(rule));
+}
+
+Graph forward_score(const Graph& graph) {
+  if (!graph.product()) return forward_score_of_arcs("forward_score", graph);
+  return trellis::forward_scores("forward_score", {graph})[0];
+}
+
+std::vector<Graph> forward_score(const std::vector<Graph>& graphs) {
+  return trellis::forward_scores("forward_score", graphs);
 }
 
 }  // namespace arcgrad

@@ -3,11 +3,15 @@
 #include "arcgrad/error.h"
 #include "arcgrad/ops.h"
 #include "arcgrad/ops/compose.h"
+#include "arcgrad/product.h"
 
 namespace arcgrad {
 namespace {
 
-void require_acceptor(const char* which, const Topology& topology) {
+void require_acceptor(const char* which, const Graph& graph) {
+  // The product of acceptors is one; there is no need to build it.
+  if (graph.product() && graph.product()->graph().topology().is_acceptor()) return;
+  const Topology& topology = graph.topology();
   if (topology.is_acceptor()) return;
   const auto ilabel = topology.ilabel(), olabel = topology.olabel();
   const auto a = std::ranges::mismatch(ilabel, olabel).in1 - ilabel.begin();
@@ -20,8 +24,8 @@ void require_acceptor(const char* which, const Topology& topology) {
 }  // namespace
 
 Graph intersect(const Graph& first, const Graph& second) {
-  require_acceptor("first", first.topology());
-  require_acceptor("second", second.topology());
+  require_acceptor("first", first);
+  require_acceptor("second", second);
   return compose_as("intersect", first, second);
 }
 

@@ -1,5 +1,7 @@
 #include "arcgrad/ops.h"
+#include "arcgrad/ops/of_arcs.h"
 #include "arcgrad/tape.h"
+#include "arcgrad/trellis/scores.h"
 #include "arcgrad/viterbi.h"
 
 namespace arcgrad {
@@ -55,14 +57,22 @@ std::vector<Graph> ViterbiScoreRule::record(std::span<const Graph> deltas,
 
 }  // namespace
 
-Graph viterbi_score(const Graph& graph) {
-  BestPath path = find_best_path("viterbi_score", graph);
+Graph viterbi_score_of_arcs(const char* op, const Graph& graph) {
+  BestPath path = find_best_path(op, graph);
   std::unique_ptr<Rule> rule;
   if (tracks(graph))
     rule = std::make_unique<ViterbiScoreRule>(std::move(path.arcs), graph.topology_ptr(),
                                               graph.dtype());
-  return record("viterbi_score", scalar_topology(), Weights::scalar(path.score), {&graph, 1},
-                std::move(rule));
+  return record(op, scalar_topology(), Weights::scalar(path.score), {&graph, 1}, std::move(rule));
+}
+
+Graph viterbi_score(const Graph& graph) {
+  if (!graph.product()) return viterbi_score_of_arcs("viterbi_score", graph);
+  return trellis::best_scores("viterbi_score", {graph})[0];
+}
+
+std::vector<Graph> viterbi_score(const std::vector<Graph>& graphs) {
+  return trellis::best_scores("viterbi_score", graphs);
 }
 
 }  // namespace arcgrad

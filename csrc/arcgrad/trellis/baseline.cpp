@@ -1,0 +1,5 @@
+#define ARCGRAD_ISA baseline
+#include "arcgrad/trellis/best_steps.h"
+#include "arcgrad/trellis/dense_steps.h"
+#include "arcgrad/trellis/diagonal_steps.h"
+#include "arcgrad/trellis/lanes_steps.h"

@@ -1,0 +1,605 @@
+#include "arcgrad/trellis/best.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <type_traits>
+
+#include "arcgrad/error.h"
+#include "arcgrad/parallel.h"
+#include "arcgrad/trellis/best_steps.h"
+
+namespace arcgrad::trellis {
+namespace {
+
+/// Frames between looks at whether the user interrupted.
+constexpr int32_t kPollEvery = 64;
+/// Where scores need not be kept, they go round in about so many bytes.
+constexpr int64_t kRoundBytes = 1 << 17;
+
+template <class T>
+const BestSteps<T>& best_steps() {
+  if constexpr (std::is_same_v<T, float>)
+    return ARCGRAD_STEPS(best_float);
+  else
+    return ARCGRAD_STEPS(best_double);
+}
+
+/// Numbers that start at a cache line, not set to anything.
+template <class T>
+class Buffer {
+ public:
+  Buffer() = default;
+  explicit Buffer(int64_t size)
+      : memory_(std::make_unique_for_overwrite<T[]>(static_cast<size_t>(size) + kLine)) {
+    const auto address = reinterpret_cast<uintptr_t>(memory_.get());
+    data_ = memory_.get() + (kLine - address / sizeof(T) % kLine) % kLine;
+  }
+  T* data() const { return data_; }
+
+ private:
+  static constexpr size_t kLine = 64 / sizeof(T);
+  std::unique_ptr<T[]> memory_;
+  T* data_ = nullptr;
+};
+
+/// How the scores of a row are made from those of the row before.
+enum class Kind : uint8_t { diagonals, matrix, terms };
+
+/// The graph as the loops read it, with weights of the type T that those of the product have.
+///
+/// A row has the places, filled up to `padded`, and then the sums. For loops over terms, places
+/// that only lead on to the sum of their node are left out, as they have its scores.
+template <class T>
+class Tables {
+ public:
+  Tables(const Form& graph_form, const Weights& weights, bool is_unweighted, Kind loops)
+      : form(graph_form), kind(loops), is_plain(is_unweighted), arc_weights_(weights) {
+    weight_ = arc_weights_.template view<T>().data();
+    padded = (form.num_places + kBestBlock - 1) / kBestBlock * kBestBlock;
+    row_size = padded + form.num_values - form.num_places;
+    is_accept.resize(static_cast<size_t>(form.num_values));
+    for (int32_t v : form.accept) is_accept[v] = 1;
+    if (kind == Kind::diagonals)
+      make_diagonals();
+    else if (kind == Kind::matrix)
+      make_matrix();
+    else
+      make_terms();
+  }
+
+  /// Where a row has the score of a value.
+  int32_t position(int32_t value) const {
+    if (kind == Kind::terms) return position_[value];
+    return value < form.num_places ? value : value - form.num_places + padded;
+  }
+  /// The weight of an arc of the graph, or of none.
+  T weight(int32_t arc) const { return arc < 0 ? T{0} : weight_[arc]; }
+
+  const Form& form;
+  const Kind kind;
+  bool is_plain;  // every weight is 0, and the loops make use of it
+  int32_t padded, row_size;
+  std::vector<uint8_t> is_accept;  // of each value
+  /// How far beyond the places diagonals reach.
+  int32_t reach_before = 0, reach_after = 0;
+  // Without their scratch, and of these only the one for `kind`:
+  BestDiagonals<T> diagonals = {};
+  BestMatrix<T> matrix = {};
+  BestTerms<T> terms = {};
+
+ private:
+  static constexpr T kImpossible = -std::numeric_limits<T>::infinity();
+
+  template <class Visit>
+  void for_arcs_between_places(const Visit& visit) const {
+    for (int32_t p = 0; p < form.num_places; ++p)
+      for (int32_t k = form.out.offset[p]; k < form.out.offset[p + 1]; ++k)
+        if (form.out.index[k] < form.num_places)
+          visit(p, form.out.index[k], weight(form.out.arc[k]));
+  }
+
+  void make_diagonals() {
+    const auto count = static_cast<int32_t>(form.offsets.size());
+    reach_before = std::max(0, -form.offsets.front());
+    reach_after = std::max(0, form.offsets.back());
+    // The diagonals by distance.
+    std::vector<int32_t> at(static_cast<size_t>(reach_before + reach_after) + 1);
+    for (int32_t d = 0; d < count; ++d) at[form.offsets[d] + reach_before] = d;
+    terms_weight_.assign(static_cast<size_t>(count) * static_cast<size_t>(padded), kImpossible);
+    for_arcs_between_places([&](int32_t from, int32_t to, T w) {
+      terms_weight_[static_cast<int64_t>(at[to - from + reach_before]) * padded + from] = w;
+    });
+    offsets_ = form.offsets;
+    diagonals = {padded, count, offsets_.data(), terms_weight_.data(), 0, nullptr, nullptr};
+    if (is_plain) is_plain = make_masks();
+  }
+
+  /// Arranges the diagonals of an unweighted graph; false if there are too many of them.
+  bool make_masks() {
+    const auto count = static_cast<int32_t>(form.offsets.size());
+    // A diagonal lacks no arc if one leaves every place from where it leads to a place.
+    std::vector<int32_t> full, others;
+    for (int32_t d = 0; d < count; ++d) {
+      const int32_t offset = form.offsets[d];
+      const T* from = &terms_weight_[static_cast<int64_t>(d) * padded];
+      const bool lacks_none =
+          offset >= 0 && std::count(from, from + padded, T{0}) == form.num_places - offset;
+      (lacks_none && full.size() < kMostPlain ? full : others).push_back(d);
+    }
+    if (others.size() > kMostPlain) return false;
+    mask_.reserve(others.size() * static_cast<size_t>(padded));
+    for (int32_t d : others) {
+      const T* from = &terms_weight_[static_cast<int64_t>(d) * padded];
+      mask_.insert(mask_.end(), from, from + padded);
+    }
+    diagonals.num_full = static_cast<int32_t>(full.size());
+    full.insert(full.end(), others.begin(), others.end());
+    for (int32_t d = 0; d < count; ++d) offsets_[d] = form.offsets[full[d]];
+    diagonals.mask = mask_.data();
+    return true;
+  }
+
+  void make_matrix() {
+    terms_weight_.assign(static_cast<size_t>(form.num_places) * static_cast<size_t>(padded),
+                         kImpossible);
+    for_arcs_between_places([&](int32_t from, int32_t to, T w) {
+      terms_weight_[static_cast<int64_t>(from) * padded + to] = w;
+    });
+    matrix = {form.num_places, padded, terms_weight_.data()};
+  }
+
+  void make_terms() {
+    const Rows& out = form.out;
+    // Adding emissions once per place pays only if terms read most of them several times.
+    is_plain &= out.num_terms() > 3 * static_cast<int64_t>(form.num_places);
+    const auto leads_on = [&](int32_t v) {
+      return out.offset[v + 1] == out.offset[v] + 1 && out.arc[out.offset[v]] < 0;
+    };
+    position_.resize(static_cast<size_t>(form.num_values));
+    row_size = 0;
+    for (int32_t v = 0; v < form.num_values; ++v)
+      if (!leads_on(v)) position_[v] = row_size++;
+    for (int32_t v = 0; v < form.num_values; ++v)
+      if (leads_on(v)) position_[v] = position_[out.index[out.offset[v]]];
+
+    for (auto* column : {&index_, &slot_}) column->reserve(static_cast<size_t>(out.num_terms()));
+    for (auto* column : {&offset_, &middle_}) column->reserve(static_cast<size_t>(row_size) + 1);
+    terms_weight_.reserve(static_cast<size_t>(out.num_terms()));
+    const auto append = [&](int32_t v, bool to_place) {
+      for (int32_t k = out.offset[v]; k < out.offset[v + 1]; ++k) {
+        const int32_t to = out.index[k];
+        if ((to < form.num_places) != to_place) continue;
+        index_.push_back(to_place && is_plain ? to : position_[to]);
+        slot_.push_back(to_place ? form.slot[to] : 0);
+        terms_weight_.push_back(weight(out.arc[k]));
+      }
+    };
+    offset_.push_back(0);
+    for (int32_t v = 0; v < form.num_values; ++v) {
+      if (leads_on(v)) continue;
+      append(v, true);
+      middle_.push_back(static_cast<int32_t>(index_.size()));
+      append(v, false);
+      offset_.push_back(static_cast<int32_t>(index_.size()));
+    }
+    terms = {form.num_places,
+             row_size,
+             static_cast<int32_t>(form.labels.size()),
+             offset_.data(),
+             middle_.data(),
+             index_.data(),
+             slot_.data(),
+             terms_weight_.data(),
+             position_.data(),
+             form.slot.data(),
+             nullptr};
+  }
+
+  Weights arc_weights_;
+  const T* weight_;
+  std::vector<T> terms_weight_;
+  std::vector<double> mask_;
+  std::vector<int32_t> offsets_;                                    // diagonals
+  std::vector<int32_t> position_, offset_, middle_, index_, slot_;  // terms
+};
+
+/// The recursion over frames, from the end, of up to `lanes` examples side by side. A row belongs
+/// to a number of frames left: examples of different lengths begin together, at their ends.
+template <class T>
+class Recursion {
+ public:
+  Recursion(const Tables<T>& tables, std::span<const Emissions* const> examples, int32_t lanes)
+      : tables_(tables), steps_(best_steps<T>()), examples_(examples), lanes_(lanes) {
+    const Form& form = tables.form;
+    const bool is_by_place = tables.kind != Kind::terms;
+    before_ = tables.reach_before;
+    num_emissions_ = is_by_place ? before_ + tables.padded + tables.reach_after
+                                 : static_cast<int64_t>(form.labels.size()) * lanes;
+    // What is never written stays: the filling beyond places, and labels that there are none of.
+    emissions_ = Buffer<T>(num_emissions_);
+    std::fill_n(emissions_.data(), num_emissions_,
+                is_by_place ? T{0} : -std::numeric_limits<T>::infinity());
+    if (is_by_place) {
+      // Where in a frame each place finds its emission. Others read one that is there anyway.
+      const Emissions& only = *examples[0];
+      const int64_t any = form.labels.empty() ? 0 : form.labels[0] * only.col_stride;
+      from_.assign(static_cast<size_t>(tables.padded), any);
+      for (int32_t p = 0; p < form.num_places; ++p) {
+        const int32_t label = form.labels[form.slot[p]];
+        if (label < only.labels)
+          from_[p] = label * only.col_stride;
+        else
+          missing_.push_back(p);
+      }
+    }
+    if (tables.kind == Kind::diagonals) {
+      scratch_ = Buffer<double>(num_emissions_);
+      std::fill_n(scratch_.data(), num_emissions_, kNegInf);
+      diagonals_ = tables.diagonals;
+      diagonals_.scratch = scratch_.data() + before_;
+      step_diagonals_ =
+          tables.is_plain
+              ? steps_.plain_diagonals[diagonals_.num_full][diagonals_.count - diagonals_.num_full]
+              : steps_.diagonals[diagonals_.count];
+    } else if (tables.kind == Kind::terms) {
+      if (tables.is_plain) scratch_ = Buffer<double>(static_cast<int64_t>(form.num_places) * lanes);
+      terms_ = tables.terms;
+      terms_.scratch = scratch_.data();
+      const bool is_one = lanes == 1, is_four = lanes == 4;
+      step_terms_ = tables.is_plain ? (is_one    ? steps_.plain_terms1
+                                       : is_four ? steps_.plain_terms4
+                                                 : steps_.plain_terms8)
+                                    : (is_one    ? steps_.terms1
+                                       : is_four ? steps_.terms4
+                                                 : steps_.terms8);
+    }
+  }
+
+  int64_t row_size() const { return static_cast<int64_t>(tables_.row_size) * lanes_; }
+  /// Whether an emission was NaN or +inf so far.
+  bool has_bad() const { return has_bad_; }
+  double score(const double* row, int32_t value, size_t lane) const {
+    return row[static_cast<int64_t>(tables_.position(value)) * lanes_ + static_cast<int64_t>(lane)];
+  }
+
+  /// The row with no frame left.
+  void begin(double* row) const {
+    const Form& form = tables_.form;
+    std::fill_n(row, row_size(), kNegInf);
+    for (int32_t v = form.num_values; v-- > 0;) {
+      double best = tables_.is_accept[v] ? 0.0 : kNegInf;
+      for (int32_t k = form.out.offset[v]; k < form.out.offset[v + 1]; ++k) {
+        if (form.out.index[k] < form.num_places) continue;
+        const double s = tables_.weight(form.out.arc[k]) + score(row, form.out.index[k], 0);
+        if (s > best) best = s;
+      }
+      std::fill_n(row + static_cast<int64_t>(tables_.position(v)) * lanes_, lanes_, best);
+    }
+  }
+
+  /// The row with `left` frames left, from the one with a frame less.
+  void advance(int32_t left, const double* before, double* row) {
+    if (tables_.kind == Kind::terms) {
+      for (size_t i = 0; i < examples_.size(); ++i) read_slots(left, i);
+    } else {
+      read_places(left);
+    }
+    const T* emissions = emissions_.data() + before_;
+    if (tables_.kind == Kind::terms) {
+      has_bad_ |= step_terms_(terms_, before, emissions, row);
+      return;
+    }
+    has_bad_ |= tables_.kind == Kind::matrix ? steps_.matrix(tables_.matrix, before, emissions, row)
+                                             : step_diagonals_(diagonals_, before, emissions, row);
+    finish_sums(left, before, row);
+  }
+
+ private:
+  /// In these forms a sum leads to a place only if it is a start that nothing enters, so that sums
+  /// matter in the first and the last row.
+  void finish_sums(int32_t left, const double* before, double* row) const {
+    const Form& form = tables_.form;
+    if (left < examples_[0]->frames) {
+      std::fill(row + tables_.padded, row + tables_.row_size, kNegInf);
+      return;
+    }
+    const T* emissions = emissions_.data() + before_;
+    for (int32_t v = form.num_values; v-- > form.num_places;) {
+      double best = kNegInf;
+      for (int32_t k = form.out.offset[v]; k < form.out.offset[v + 1]; ++k) {
+        const int32_t to = form.out.index[k];
+        const T weight = tables_.weight(form.out.arc[k]);
+        const double s = to < form.num_places ? static_cast<T>(weight + emissions[to]) + before[to]
+                                              : weight + row[tables_.position(to)];
+        if (s > best) best = s;
+      }
+      row[tables_.position(v)] = best;
+    }
+  }
+
+  void read_places(int32_t left) {
+    const Emissions& example = *examples_[0];
+    T* to = emissions_.data() + before_;
+    if (missing_.size() < static_cast<size_t>(tables_.form.num_places)) {
+      const int64_t at = (example.frames - left) * example.row_stride;
+      if (example.dtype == DType::float32)
+        steps_.read_float(static_cast<const float*>(example.data) + at, from_.data(),
+                          tables_.padded, to);
+      else
+        steps_.read_double(static_cast<const double*>(example.data) + at, from_.data(),
+                           tables_.padded, to);
+    }
+    for (int32_t p : missing_) to[p] = -std::numeric_limits<T>::infinity();
+  }
+
+  void read_slots(int32_t left, size_t lane) {
+    const Emissions& example = *examples_[lane];
+    if (left > example.frames + 1) return;
+    const std::vector<int32_t>& labels = tables_.form.labels;
+    T* to = emissions_.data() + lane;
+    if (left == example.frames + 1) {
+      for (size_t k = 0; k < labels.size(); ++k, to += lanes_)
+        *to = -std::numeric_limits<T>::infinity();
+      return;
+    }
+    dispatch(example.dtype, [&](auto type) {
+      const auto* frame = static_cast<const decltype(type)*>(example.data) +
+                          (example.frames - left) * example.row_stride;
+      for (size_t k = 0; k < labels.size() && labels[k] < example.labels; ++k, to += lanes_)
+        *to = static_cast<T>(frame[labels[k] * example.col_stride]);
+    });
+  }
+
+  const Tables<T>& tables_;
+  const BestSteps<T>& steps_;
+  std::span<const Emissions* const> examples_;
+  const int32_t lanes_;
+  int32_t before_ = 0;  // entries before those of the first place
+  int64_t num_emissions_ = 0;
+  Buffer<T> emissions_;
+  Buffer<double> scratch_;
+  std::vector<int64_t> from_;
+  std::vector<int32_t> missing_;
+  bool has_bad_ = false;
+  BestDiagonals<T> diagonals_ = {};
+  BestTerms<T> terms_ = {};
+  BestStepOf<BestDiagonals<T>, T> step_diagonals_ = nullptr;
+  BestStepOf<BestTerms<T>, T> step_terms_ = nullptr;
+};
+
+/// Solves some examples and follows their best paths.
+template <class T>
+class Solver {
+ public:
+  Solver(const Tables<T>& tables, std::span<const Emissions* const> examples,
+         std::span<BestAlignment* const> out, int32_t lanes, bool with_paths, int64_t max_bytes)
+      : tables_(tables), examples_(examples), out_(out), recursion_(tables, examples, lanes) {
+    for (const Emissions* example : examples) frames_ = std::max(frames_, example->frames);
+    const int64_t row_bytes = std::max<int64_t>(8 * recursion_.row_size(), 8);
+    // Rows are made in segments. Those of the last segment are kept, and the first row of each.
+    stride_ = std::max(frames_, 1);
+    if (!with_paths)
+      stride_ = static_cast<int32_t>(std::clamp<int64_t>(kRoundBytes / row_bytes, 1, stride_));
+    else if ((frames_ + int64_t{1}) * row_bytes > max_bytes)
+      stride_ = static_cast<int32_t>(std::ceil(std::sqrt(frames_)));
+    segment_ = Buffer<double>((stride_ + int64_t{1}) * recursion_.row_size());
+    if (with_paths && stride_ < frames_)
+      firsts_ = Buffer<double>((frames_ / stride_ + int64_t{1}) * recursion_.row_size());
+  }
+
+  /// Finds the scores and starts; false if an emission was NaN or +inf.
+  bool find_scores() {
+    recursion_.begin(row(0));
+    begin_ = 0;
+    find_starts(0);
+    while (true) {
+      fill_segment(true);
+      if (begin_ + stride_ >= frames_) break;
+      std::copy_n(row(begin_ + stride_), recursion_.row_size(), segment_.data());
+      begin_ += stride_;
+    }
+    return !recursion_.has_bad();
+  }
+
+  /// Finds the paths too.
+  void find_paths() {
+    std::vector<Cursor> cursors;
+    for (size_t i = 0; i < examples_.size(); ++i) {
+      if (out_[i]->start < 0) continue;
+      out_[i]->steps.reserve(static_cast<size_t>(examples_[i]->frames));
+      cursors.push_back({i, start_[i], examples_[i]->frames});
+    }
+    while (true) {
+      for (Cursor& cursor : cursors) walk(cursor);
+      if (begin_ == 0) break;
+      begin_ -= stride_;
+      std::copy_n(first(begin_), recursion_.row_size(), segment_.data());
+      fill_segment(false);
+    }
+  }
+
+ private:
+  /// How far a path was followed.
+  struct Cursor {
+    size_t lane;
+    int32_t value, left;
+  };
+
+  double* row(int32_t left) const {
+    return segment_.data() + (left - begin_) * recursion_.row_size();
+  }
+  double* first(int32_t left) const {
+    return firsts_.data() + left / stride_ * recursion_.row_size();
+  }
+
+  void fill_segment(bool is_new) {
+    if (is_new && firsts_.data())
+      std::copy_n(segment_.data(), recursion_.row_size(), first(begin_));
+    const int32_t end = std::min(begin_ + stride_, frames_);
+    for (int32_t left = begin_ + 1; left <= end; ++left) {
+      if (left % kPollEvery == 0) poll_interrupt();
+      recursion_.advance(left, row(left - 1), row(left));
+      if (is_new) find_starts(left);
+    }
+  }
+
+  /// The starts of the examples that have `left` frames. Of equally good ones the first counts, but
+  /// before all a start where the path ends at once.
+  void find_starts(int32_t left) {
+    const Form& form = tables_.form;
+    for (size_t i = 0; i < examples_.size(); ++i) {
+      if (examples_[i]->frames != left) continue;
+      BestAlignment& out = *out_[i];
+      for (int32_t v : form.start) {
+        const double score = recursion_.score(row(left), v, i);
+        const bool is_better =
+            score > out.score || (score == out.score && score == 0.0 && left == 0 &&
+                                  tables_.is_accept[v] && !tables_.is_accept[start_[i]]);
+        if (!is_better) continue;
+        out.score = score;
+        out.start = form.node[v];
+        start_[i] = v;
+      }
+    }
+  }
+
+  /// Follows the path through this segment.
+  void walk(Cursor& cursor) const {
+    const Emissions& example = *examples_[cursor.lane];
+    dispatch(example.dtype, [&](auto type) {
+      walk_as(cursor, example, static_cast<const decltype(type)*>(example.data));
+    });
+  }
+
+  template <class E>
+  void walk_as(Cursor& cursor, const Emissions& example, const E* emissions) const {
+    const Form& form = tables_.form;
+    const Rows& out = form.out;
+    std::vector<BestStep>& steps = out_[cursor.lane]->steps;
+    while (cursor.left > begin_ || begin_ == 0) {
+      const int32_t v = cursor.value, left = cursor.left, frame = example.frames - left;
+      const double* now = row(left);
+      const double score = recursion_.score(now, v, cursor.lane);
+      if (left == 0 && tables_.is_accept[v] && score == 0.0) return;
+      const double* next = left > 0 ? row(left - 1) : nullptr;
+      const E* from = left > 0 ? emissions + frame * example.row_stride : nullptr;
+      // Of the arcs on a best path, the one that comes first in the product: epsilon arcs, then by
+      // label, then by arc.
+      int32_t best = -1, best_slot = std::numeric_limits<int32_t>::max();
+      for (int32_t k = out.offset[v]; k < out.offset[v + 1]; ++k) {
+        const int32_t to = out.index[k], arc = out.arc[k];
+        const bool is_place = to < form.num_places;
+        const int32_t slot = is_place ? form.slot[to] : -1;
+        T weight = tables_.weight(arc);
+        if (is_place) {
+          const int32_t label = form.labels[slot];
+          if (left == 0 || label >= example.labels) continue;
+          weight += static_cast<T>(from[label * example.col_stride]);
+        }
+        if (weight + recursion_.score(is_place ? next : now, to, cursor.lane) != score) continue;
+        if (slot > best_slot || (slot == best_slot && arc > out.arc[best])) continue;
+        best = k;
+        best_slot = slot;
+      }
+      if (best < 0) return;  // cannot be: the score is that of one of the arcs
+      cursor.value = out.index[best];
+      if (best_slot >= 0) --cursor.left;
+      // A place may lead on to the sum of its node without an arc.
+      if (out.arc[best] >= 0) steps.push_back({out.arc[best], best_slot >= 0 ? frame : -1});
+    }
+  }
+
+  const Tables<T>& tables_;
+  std::span<const Emissions* const> examples_;
+  std::span<BestAlignment* const> out_;
+  Recursion<T> recursion_;
+  int32_t frames_ = 0, stride_ = 1;
+  int32_t begin_ = 0;  // the first row of the segment
+  Buffer<double> segment_, firsts_;
+  int32_t start_[kLanes] = {};
+};
+
+bool has_bad_emission(const Form& form, const Emissions& emissions) {
+  return dispatch(emissions.dtype, [&](auto type) {
+    using E = decltype(type);
+    for (int32_t t = 0; t < emissions.frames; ++t)
+      for (int32_t label : form.labels) {
+        if (label >= emissions.labels) break;
+        const int64_t at = t * emissions.row_stride + label * emissions.col_stride;
+        if (!(static_cast<const E*>(emissions.data)[at] < std::numeric_limits<E>::infinity()))
+          return true;
+      }
+    return false;
+  });
+}
+
+/// Throws unless all weights are finite or -inf; whether all are 0.
+bool check_weights(const char* op, const Weights& weights) {
+  return dispatch(weights.dtype(), [&](auto type) {
+    using W = decltype(type);
+    const std::span<const W> values = weights.view<W>();
+    int32_t bad = 0, other = 0;
+    for (const W w : values) {
+      bad |= w < std::numeric_limits<W>::infinity() ? 0 : 1;
+      other |= w == W{0} ? 0 : 1;
+    }
+    for (size_t a = 0; bad && a < values.size(); ++a)
+      require(values[a] < std::numeric_limits<W>::infinity(), op, "arc ", a,
+              " of the graph has the weight ", values[a], ", but a weight must be finite or -inf");
+    return other == 0;
+  });
+}
+
+}  // namespace
+
+std::vector<BestAlignment> find_best(const char* op, const Topology&, Side, const Form& form,
+                                     const Weights& weights, std::span<const Emissions> examples,
+                                     bool with_paths, int64_t max_bytes) {
+  const Weights plain = weights.contiguous();
+  const bool is_unweighted = check_weights(op, plain);
+  std::vector<BestAlignment> out(examples.size());
+
+  const auto solve_as = [&](auto type) {
+    using T = decltype(type);
+    constexpr DType dtype = std::is_same_v<T, float> ? DType::float32 : DType::float64;
+    std::vector<size_t> order;
+    for (size_t i = 0; i < examples.size(); ++i)
+      if (promote(plain.dtype(), examples[i].dtype) == dtype) order.push_back(i);
+    if (order.empty()) return;
+    Kind kind = Kind::terms;
+    size_t most = kLanes;
+    if (!form.offsets.empty())
+      kind = Kind::diagonals;
+    else if (form.is_dense && order.size() == 1)
+      kind = Kind::matrix;
+    if (kind != Kind::terms) most = 1;
+    // Side by side, examples of one length waste least.
+    if (most > 1) std::ranges::stable_sort(order, {}, [&](size_t i) { return examples[i].frames; });
+    const Tables<T> tables(form, plain.cast(dtype), is_unweighted, kind);
+    std::vector<const Emissions*> chunk;
+    std::vector<BestAlignment*> chunk_out;
+    for (size_t begin = 0, end; begin < order.size(); begin = end) {
+      end = std::min(begin + most, order.size());
+      chunk.clear();
+      chunk_out.clear();
+      for (size_t k = begin; k < end; ++k) {
+        chunk.push_back(&examples[order[k]]);
+        chunk_out.push_back(&out[order[k]]);
+      }
+      const int32_t lanes = chunk.size() == 1 ? 1 : chunk.size() <= 4 ? 4 : 8;
+      Solver<T> solver(tables, chunk, chunk_out, lanes, with_paths, max_bytes);
+      if (!solver.find_scores())
+        for (const Emissions& example : examples)
+          if (has_bad_emission(form, example)) fail_bad_emission(op, form, example);
+      if (with_paths) solver.find_paths();
+    }
+  };
+  solve_as(float{});
+  solve_as(double{});
+  return out;
+}
+
+}  // namespace arcgrad::trellis

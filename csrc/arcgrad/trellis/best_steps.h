@@ -1,0 +1,308 @@
+#pragma once
+
+#include <cstdint>
+
+#include "arcgrad/trellis/steps.h"
+
+// The loops of best paths. A row holds, for each value, the best score from there to the end with
+// some number of frames left; each loop makes a row from the row with one frame less. Arcs and
+// emissions are added in their own type T, as the weights of a product are, and scores are doubles,
+// so that these scores are those of the product to the last bit.
+
+namespace arcgrad::trellis {
+
+/// Loops along the places take this many at once, so their arrays are filled up to a multiple.
+inline constexpr int32_t kBestBlock = 4;
+/// How many diagonals an unweighted graph may have that lack no arc, and how many that lack some.
+inline constexpr int32_t kMostPlain = 3;
+
+/// The arcs between places, by distance. Beyond the places are as many more entries as a distance
+/// can reach: finite emissions and scores -inf.
+template <class T>
+struct BestDiagonals {
+  int32_t padded;  // number of places, filled up
+  int32_t count;
+  const int32_t* offset;  // of each diagonal: value of the destination minus that of the source
+  const T* weight;        // [count, padded], -inf where there is no arc
+  /// Of unweighted graphs: the first `num_full` diagonals lack no arc. For the others, 0 where
+  /// there is an arc and -inf where there is none, [count - num_full, padded].
+  int32_t num_full;
+  const double* mask;
+  double* scratch;  // one entry per place, and beyond
+};
+
+/// The arcs between places as a matrix, row by row, -inf where there is no arc.
+template <class T>
+struct BestMatrix {
+  int32_t num_places, padded;
+  const T* weight;  // [num_places, padded]
+};
+
+/// The arcs leaving each entry of a row: terms [offset[i], middle[i]) lead to places, those up to
+/// offset[i + 1] to sums, which are later entries.
+template <class T>
+struct BestTerms {
+  int32_t num_places, row_size, num_slots;
+  const int32_t *offset, *middle;
+  const int32_t* index;  // entry of a row; of unweighted graphs a place, if a term leads to one
+  const int32_t* slot;   // of the emission that a term reads
+  const T* weight;
+  const int32_t *place_index, *place_slot;  // entry and emission of each place
+  double* scratch;                          // one entry per place and example
+};
+
+/// Makes a row from the one before; true if an emission is NaN or +inf.
+template <class Arcs, class T>
+using BestStepOf = bool (*)(const Arcs& arcs, const double* before, const T* emissions,
+                            double* row);
+
+template <class T>
+struct BestSteps {
+  /// Reads entry from[p] of a frame for each place p.
+  void (*read_float)(const float* frame, const int64_t* from, int32_t padded, T* to);
+  void (*read_double)(const double* frame, const int64_t* from, int32_t padded, T* to);
+  // Along the places, with one emission per place.
+  BestStepOf<BestDiagonals<T>, T> diagonals[kMostDiagonals + 1];                    // by count
+  BestStepOf<BestDiagonals<T>, T> plain_diagonals[kMostPlain + 1][kMostPlain + 1];  // full, others
+  BestStepOf<BestMatrix<T>, T> matrix;
+  // Term by term, with one emission per slot, for 1, 4 or 8 examples side by side.
+  BestStepOf<BestTerms<T>, T> terms1, terms4, terms8;
+  BestStepOf<BestTerms<T>, T> plain_terms1, plain_terms4, plain_terms8;
+};
+
+namespace baseline {
+extern const BestSteps<float> best_float;
+extern const BestSteps<double> best_double;
+}  // namespace baseline
+namespace avx2 {
+extern const BestSteps<float> best_float;
+extern const BestSteps<double> best_double;
+}  // namespace avx2
+
+}  // namespace arcgrad::trellis
+
+#ifdef ARCGRAD_ISA
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
+
+#include "arcgrad/trellis/simd.h"
+
+namespace arcgrad::trellis::ARCGRAD_ISA {
+namespace best {
+
+#ifdef __AVX2__
+inline constexpr int kWidth = 4;
+#else
+inline constexpr int kWidth = 2;
+#endif
+
+template <class T, int W>
+struct Vector {
+  typedef T V __attribute__((vector_size(W * sizeof(T))));
+};
+template <class T>
+struct Vector<T, 1> {
+  using V = T;
+};
+
+template <int W>
+using Scores = typename Vector<double, W>::V;
+
+template <class T, int W>
+ARCGRAD_INLINE Scores<W> widen(typename Vector<T, W>::V x) {
+#ifdef __AVX2__
+  // The compiler would convert the halves one by one.
+  if constexpr (W == 4 && sizeof(T) == 4) return bits_as<Scores<4>>(_mm256_cvtps_pd(x));
+#endif
+  if constexpr (W == 1)
+    return static_cast<double>(x);
+  else
+    return __builtin_convertvector(x, Scores<W>);
+}
+
+/// `W` numbers as scores.
+template <class T, int W>
+ARCGRAD_INLINE Scores<W> load_scores(const T* from) {
+  return widen<T, W>(load<typename Vector<T, W>::V>(from));
+}
+
+/// The weights of `W` arcs of the product, as scores.
+template <class T, int W>
+ARCGRAD_INLINE Scores<W> load_arcs(const T* weight, const T* emission) {
+  using V = typename Vector<T, W>::V;
+  return widen<T, W>(load<V>(weight) + load<V>(emission));
+}
+
+template <int W>
+ARCGRAD_INLINE Scores<W> impossible() {
+  return Scores<W>{} - __builtin_inf();
+}
+
+template <class T>
+ARCGRAD_INLINE bool has_bad(const T* from, int64_t count) {
+  int32_t bad = 0;
+  for (int64_t i = 0; i < count; ++i) bad |= from[i] < static_cast<T>(__builtin_inf()) ? 0 : 1;
+  return bad != 0;
+}
+
+/// Vectors are put together before they are stored, as they are loaded again at once.
+template <class E, class T>
+void read(const E* frame, const int64_t* from, int32_t padded, T* to) {
+  typedef T V __attribute__((vector_size(kBestBlock * sizeof(T))));
+  for (int64_t p = 0; p < padded; p += kBestBlock)
+    store(to + p, V{static_cast<T>(frame[from[p]]), static_cast<T>(frame[from[p + 1]]),
+                    static_cast<T>(frame[from[p + 2]]), static_cast<T>(frame[from[p + 3]])});
+}
+
+template <class T, int kCount>
+bool diagonals(const BestDiagonals<T>& arcs, const double* before, const T* emissions,
+               double* row) {
+  constexpr int W = kWidth;
+  const int64_t padded = arcs.padded;
+  double* __restrict scores = arcs.scratch;
+  for (int64_t p = 0; p < padded; p += W) store(scores + p, load<Scores<W>>(before + p));
+  const T *weight[kCount], *emission[kCount];
+  const double* score[kCount];
+  for (int d = 0; d < kCount; ++d) {
+    weight[d] = arcs.weight + d * padded;
+    emission[d] = emissions + arcs.offset[d];
+    score[d] = scores + arcs.offset[d];
+  }
+  for (int64_t p = 0; p < padded; p += W) {
+    Scores<W> best = impossible<W>();
+    for (int d = 0; d < kCount; ++d)
+      best = larger(load_arcs<T, W>(weight[d] + p, emission[d] + p) + load<Scores<W>>(score[d] + p),
+                    best);
+    store(row + p, best);
+  }
+  return has_bad(emissions, padded);
+}
+
+template <class T, int kFull, int kOthers>
+bool plain_diagonals(const BestDiagonals<T>& arcs, const double* before, const T* emissions,
+                     double* row) {
+  constexpr int W = kWidth, kCount = kFull + kOthers;
+  using V = typename Vector<T, W>::V;
+  const int64_t padded = arcs.padded;
+  // A place has the same emission whichever way it is entered, so it is added once.
+  double* __restrict scores = arcs.scratch;
+  auto good = V{} == V{};
+  for (int64_t p = 0; p < padded; p += W) {
+    const V emission = load<V>(emissions + p);
+    good &= emission < V{} + static_cast<T>(__builtin_inf());
+    store(scores + p, load<Scores<W>>(before + p) + widen<T, W>(emission));
+  }
+  const double *score[kCount + 1], *mask[kOthers + 1];
+  for (int d = 0; d < kCount; ++d) score[d] = scores + arcs.offset[d];
+  for (int d = 0; d < kOthers; ++d) mask[d] = arcs.mask + d * padded;
+  for (int64_t p = 0; p < padded; p += W) {
+    Scores<W> best = impossible<W>();
+    for (int d = 0; d < kFull; ++d) best = larger(load<Scores<W>>(score[d] + p), best);
+    for (int d = 0; d < kOthers; ++d)
+      best = larger(load<Scores<W>>(score[kFull + d] + p) + load<Scores<W>>(mask[d] + p), best);
+    store(row + p, best);
+  }
+  bool all = true;
+  for (int i = 0; i < W; ++i) all &= good[i] != 0;
+  return !all;
+}
+
+template <class T>
+bool matrix(const BestMatrix<T>& arcs, const double* before, const T* emissions, double* row) {
+  constexpr int W = kWidth, kRows = 4;
+  for (int32_t p = 0; p < arcs.num_places; p += kRows) {
+    const T* weight[kRows];
+    Scores<W> best[kRows];
+    for (int r = 0; r < kRows; ++r) {
+      const int32_t at = p + r < arcs.num_places ? p + r : p;
+      weight[r] = arcs.weight + static_cast<int64_t>(at) * arcs.padded;
+      best[r] = impossible<W>();
+    }
+    for (int64_t to = 0; to < arcs.padded; to += W) {
+      const auto scores = load<Scores<W>>(before + to);
+      for (int r = 0; r < kRows; ++r)
+        best[r] = larger(load_arcs<T, W>(weight[r] + to, emissions + to) + scores, best[r]);
+    }
+    for (int r = 0; r < kRows && p + r < arcs.num_places; ++r) {
+      double top = best[r][0];
+      for (int i = 1; i < W; ++i) top = larger<double>(best[r][i], top);
+      row[p + r] = top;
+    }
+  }
+  for (int32_t p = arcs.num_places; p < arcs.padded; ++p) row[p] = -__builtin_inf();
+  return has_bad(emissions, arcs.padded);
+}
+
+/// For `L` examples side by side.
+template <class T, int L, bool kPlain>
+bool terms(const BestTerms<T>& arcs, const double* before, const T* emissions, double* row) {
+  constexpr int W = L < kWidth ? L : kWidth, N = L / W;
+  using V = typename Vector<T, W>::V;
+  double* __restrict scores = arcs.scratch;
+  if constexpr (kPlain)
+    for (int32_t p = 0; p < arcs.num_places; ++p) {
+      const int64_t at = static_cast<int64_t>(p) * L;
+      const int64_t from = static_cast<int64_t>(arcs.place_index[p]) * L;
+      const int64_t slot = static_cast<int64_t>(arcs.place_slot[p]) * L;
+      for (int i = 0; i < N; ++i)
+        store(scores + at + W * i,
+              load<Scores<W>>(before + from + W * i) + load_scores<T, W>(emissions + slot + W * i));
+    }
+  // Sums that a term leads to come later, so their scores are known on the way down.
+  for (int32_t v = arcs.row_size; v-- > 0;) {
+    Scores<W> best[N];
+    for (int i = 0; i < N; ++i) best[i] = impossible<W>();
+    for (int32_t k = arcs.offset[v]; k < arcs.middle[v]; ++k) {
+      const int64_t at = static_cast<int64_t>(arcs.index[k]) * L;
+      if constexpr (kPlain) {
+        for (int i = 0; i < N; ++i) best[i] = larger(load<Scores<W>>(scores + at + W * i), best[i]);
+      } else {
+        const int64_t slot = static_cast<int64_t>(arcs.slot[k]) * L;
+        const V weight = V{} + arcs.weight[k];
+        for (int i = 0; i < N; ++i)
+          best[i] = larger(widen<T, W>(weight + load<V>(emissions + slot + W * i)) +
+                               load<Scores<W>>(before + at + W * i),
+                           best[i]);
+      }
+    }
+    for (int32_t k = arcs.middle[v]; k < arcs.offset[v + 1]; ++k) {
+      const int64_t at = static_cast<int64_t>(arcs.index[k]) * L;
+      const double weight = kPlain ? 0.0 : static_cast<double>(arcs.weight[k]);
+      for (int i = 0; i < N; ++i)
+        best[i] = larger(load<Scores<W>>(row + at + W * i) + weight, best[i]);
+    }
+    for (int i = 0; i < N; ++i) store(row + static_cast<int64_t>(v) * L + W * i, best[i]);
+  }
+  return has_bad(emissions, static_cast<int64_t>(arcs.num_slots) * L);
+}
+
+template <class T>
+constexpr BestSteps<T> make_steps() {
+  return {read<float, T>,
+          read<double, T>,
+          {nullptr, diagonals<T, 1>, diagonals<T, 2>, diagonals<T, 3>, diagonals<T, 4>,
+           diagonals<T, 5>, diagonals<T, 6>},
+          {{nullptr, plain_diagonals<T, 0, 1>, plain_diagonals<T, 0, 2>, plain_diagonals<T, 0, 3>},
+           {plain_diagonals<T, 1, 0>, plain_diagonals<T, 1, 1>, plain_diagonals<T, 1, 2>,
+            plain_diagonals<T, 1, 3>},
+           {plain_diagonals<T, 2, 0>, plain_diagonals<T, 2, 1>, plain_diagonals<T, 2, 2>,
+            plain_diagonals<T, 2, 3>},
+           {plain_diagonals<T, 3, 0>, plain_diagonals<T, 3, 1>, plain_diagonals<T, 3, 2>,
+            plain_diagonals<T, 3, 3>}},
+          matrix<T>,
+          terms<T, 1, false>,
+          terms<T, 4, false>,
+          terms<T, 8, false>,
+          terms<T, 1, true>,
+          terms<T, 4, true>,
+          terms<T, 8, true>};
+}
+
+}  // namespace best
+
+const BestSteps<float> best_float = best::make_steps<float>();
+const BestSteps<double> best_double = best::make_steps<double>();
+
+}  // namespace arcgrad::trellis::ARCGRAD_ISA
+#endif

@@ -1,0 +1,284 @@
+#include <algorithm>
+
+#include "arcgrad/batch.h"
+#include "arcgrad/ops/of_arcs.h"
+#include "arcgrad/parallel.h"
+#include "arcgrad/paths.h"
+#include "arcgrad/trellis/best.h"
+#include "arcgrad/trellis/plan.h"
+#include "arcgrad/viterbi.h"
+
+namespace arcgrad::trellis {
+namespace {
+
+/// The best paths through a batch of products.
+struct BestBatch {
+  BestBatch(const char* op, const std::vector<Graph>& list, bool with_paths)
+      : plan(list), best(plan.examples.size()), is_fused(plan.examples.size(), true) {
+    struct Piece {
+      size_t group;
+      std::span<const size_t> examples;
+    };
+    std::vector<Piece> pieces;
+    for (size_t g = 0; g < plan.groups.size(); ++g) {
+      const std::vector<size_t>& all = plan.groups[g].examples;
+      for (size_t begin = 0; begin < all.size(); begin += kLanes)
+        pieces.push_back({g, {all.data() + begin, std::min(kLanes, all.size() - begin)}});
+    }
+    std::vector<char> is_built(pieces.size());
+    parallel_for(pieces.size(), [&](size_t k) {
+      const auto& [g, examples] = pieces[k];
+      const Plan::Group& group = plan.groups[g];
+      std::vector<Emissions> views;
+      for (size_t i : examples) views.push_back(plan.examples[i].view);
+      const Graph& graph = plan.graphs[group.graph];
+      const Form& form = *plan.form(group);
+      if (plan.choose(op, group).kernel == Kernel::materialised) {
+        is_built[k] = true;
+        return;
+      }
+      try {
+        std::vector<BestAlignment> found =
+            find_best(op, graph.topology(), group.side, form, graph.weights(), views, with_paths);
+        for (size_t j = 0; j < examples.size(); ++j) best[examples[j]] = std::move(found[j]);
+      } catch (const std::invalid_argument&) {
+        for (size_t i : examples) {
+          try {
+            for (int32_t t = 0; t < plan.examples[i].view.frames; ++t)
+              check_emissions(op, form, plan.examples[i].view, t);
+          } catch (const std::invalid_argument&) {
+            plan.rethrow(op, i);
+          }
+        }
+        plan.rethrow(op, examples.front());
+      }
+    });
+    for (size_t k = 0; k < pieces.size(); ++k)
+      if (is_built[k])
+        for (size_t i : pieces[k].examples) is_fused[i] = false;
+  }
+
+  /// The arc of the emissions that a step takes, or -1.
+  int32_t emission_arc(size_t i, const BestStep& step) const {
+    if (step.frame < 0) return -1;
+    const Plan::Example& example = plan.examples[i];
+    const Product& product = *example.product.product();
+    const int32_t label = plan.graphs[example.graph].topology().label(product.side())[step.arc];
+    return step.frame * example.view.labels + label;
+  }
+
+  Plan plan;
+  std::vector<BestAlignment> best;
+  std::vector<bool> is_fused;
+};
+
+void add_at(Weights& grad, int32_t arc, double value) {
+  dispatch(grad.dtype(), [&](auto kind) {
+    grad.fill<decltype(kind)>()[static_cast<size_t>(arc)] += static_cast<decltype(kind)>(value);
+  });
+}
+
+/// The transpose of the rule below: gradients over the arcs of factors become sums along the paths.
+class SpreadRule final : public Rule {
+ public:
+  SpreadRule(std::shared_ptr<const BestBatch> batch, std::vector<size_t> outputs)
+      : batch_(std::move(batch)), outputs_(std::move(outputs)) {}
+
+  void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override {
+    const Plan& plan = batch_->plan;
+    std::vector<const Weights*> moves(plan.graphs.size() + plan.emissions.size());
+    for (size_t k = 0; k < outputs_.size(); ++k)
+      if (deltas[k]) moves[outputs_[k]] = &deltas[k];
+    for (size_t i = 0; i < plan.examples.size(); ++i) {
+      if (!grads[i]) continue;
+      const Weights* graph = moves[plan.examples[i].graph];
+      const Weights* emissions = moves[plan.graphs.size() + plan.examples[i].emissions];
+      double sum = 0.0;
+      for (const BestStep& step : batch_->best[i].steps) {
+        if (graph) sum += (*graph)[step.arc];
+        if (const int32_t a = batch_->emission_arc(i, step); emissions && a >= 0)
+          sum += (*emissions)[a];
+      }
+      add_at(*grads[i], 0, sum);
+    }
+  }
+
+ private:
+  std::shared_ptr<const BestBatch> batch_;
+  std::vector<size_t> outputs_;
+};
+
+/// Inputs: the products (optional), then the graphs, then the emissions. Each arc of a best path
+/// passes the delta on.
+class BestRule final : public Rule {
+ public:
+  explicit BestRule(std::shared_ptr<const BestBatch> batch) : batch_(std::move(batch)) {}
+
+  void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override {
+    const size_t count = batch_->plan.examples.size();
+    for (size_t i = 0; i < count; ++i) {
+      if (!deltas[i]) continue;
+      if (!grads[i]) {
+        add_path(i, deltas[i][0], grads.subspan(count));
+        continue;
+      }
+      const Graph& product = batch_->plan.examples[i].product;
+      for (int32_t a : find_best_path(op, product).arcs) add_at(*grads[i], a, deltas[i][0]);
+    }
+  }
+
+  std::vector<Graph> record(std::span<const Graph> deltas,
+                            const std::vector<bool>& wanted) const override {
+    const Plan& plan = batch_->plan;
+    const size_t count = plan.examples.size();
+    for (size_t i = 0; i < count; ++i)
+      if (wanted[i])
+        throw TapeError(text(op,
+                             ": the gradient of a product cannot be put on the tape; score a "
+                             "clone of it"));
+    std::vector<Graph> factors(plan.graphs), out(wanted.size(), nullptr), outputs, inputs;
+    factors.insert(factors.end(), plan.emissions.begin(), plan.emissions.end());
+    std::vector<Weights> grads(factors.size());
+    std::vector<Weights*> to(factors.size());
+    for (size_t f = 0; f < factors.size(); ++f) {
+      if (!wanted[count + f]) continue;
+      grads[f] = Weights::zeros(factors[f].num_arcs(), factors[f].dtype());
+      to[f] = &grads[f];
+    }
+    for (size_t i = 0; i < count; ++i) {
+      if (deltas[i]) add_path(i, deltas[i].item(), to);
+      inputs.push_back(deltas[i] ? deltas[i] : scalar_graph(0.0, false));
+    }
+    std::vector<size_t> which;
+    for (size_t f = 0; f < factors.size(); ++f) {
+      if (!to[f]) continue;
+      out[count + f] = Graph(factors[f].topology_ptr(), std::move(grads[f]));
+      outputs.push_back(out[count + f]);
+      which.push_back(f);
+    }
+    if (!outputs.empty() && tracks(inputs))
+      record_entry(op, outputs, inputs, 0, std::make_unique<SpreadRule>(batch_, std::move(which)));
+    return out;
+  }
+
+ private:
+  void add_path(size_t i, double delta, std::span<Weights* const> grads) const {
+    const Plan& plan = batch_->plan;
+    Weights* const graph = grads[plan.examples[i].graph];
+    Weights* const emissions = grads[plan.graphs.size() + plan.examples[i].emissions];
+    for (const BestStep& step : batch_->best[i].steps) {
+      if (graph) add_at(*graph, step.arc, delta);
+      if (const int32_t a = batch_->emission_arc(i, step); emissions && a >= 0)
+        add_at(*emissions, a, delta);
+    }
+  }
+
+  std::shared_ptr<const BestBatch> batch_;
+};
+
+/// Runs `element(i)` for the graphs that have to be built.
+template <class Element>
+void for_others(const char* op, size_t size, const std::vector<size_t>& others, Element element) {
+  parallel_for(others.size(), [&](size_t k) {
+    try {
+      element(others[k]);
+    } catch (...) {
+      if (size == 1) throw;
+      rethrow_for_element(op, others[k], size);
+    }
+  });
+}
+
+std::vector<size_t> without_product(const std::vector<Graph>& graphs) {
+  std::vector<size_t> out;
+  for (size_t i = 0; i < graphs.size(); ++i)
+    if (!graphs[i].product()) out.push_back(i);
+  return out;
+}
+
+}  // namespace
+
+std::vector<Graph> best_scores(const char* op, const std::vector<Graph>& graphs) {
+  std::vector<Graph> out(graphs.size(), nullptr);
+  std::vector<size_t> others = without_product(graphs);
+  if (others.size() < graphs.size()) {
+    bool keep = false;
+    for (const Graph& graph : graphs) keep |= graph.product() && tracks(graph);
+    auto batch = std::make_shared<const BestBatch>(op, graphs, keep);
+    const Plan& plan = batch->plan;
+    std::vector<Graph> outputs, inputs;
+    for (size_t k = 0; k < plan.examples.size(); ++k) {
+      outputs.emplace_back(scalar_topology(), Weights::scalar(batch->best[k].score));
+      if (batch->is_fused[k])
+        out[plan.examples[k].position] = outputs.back();
+      else
+        others.push_back(plan.examples[k].position);
+    }
+    if (keep) {
+      for (const Plan::Example& example : plan.examples) inputs.push_back(example.product);
+      for (const auto* factors : {&plan.graphs, &plan.emissions})
+        inputs.insert(inputs.end(), factors->begin(), factors->end());
+      record_entry(op, outputs, inputs, plan.examples.size(),
+                   std::make_unique<BestRule>(std::move(batch)));
+    }
+  }
+  for_others(op, graphs.size(), others,
+             [&](size_t i) { out[i] = viterbi_score_of_arcs(op, graphs[i]); });
+  return out;
+}
+
+std::vector<Graph> best_paths(const char* op, const std::vector<Graph>& graphs) {
+  std::vector<Graph> out(graphs.size(), nullptr);
+  std::vector<size_t> others = without_product(graphs);
+  if (others.size() < graphs.size()) {
+    const BestBatch batch(op, graphs, true);
+    const Plan& plan = batch.plan;
+    for (size_t k = 0; k < plan.examples.size(); ++k) {
+      const Plan::Example& example = plan.examples[k];
+      const auto var = example.product.var();
+      if (!batch.is_fused[k] || (var && var->retain_grad)) {
+        others.push_back(example.position);
+        continue;
+      }
+      const Product& product = *example.product.product();
+      product.bypass();
+      const Graph &graph = plan.graphs[example.graph],
+                  &emissions = plan.emissions[example.emissions];
+      const BestAlignment& best = batch.best[k];
+      std::vector<int32_t> graph_arcs, emission_arcs;
+      for (const BestStep& step : best.steps) {
+        graph_arcs.push_back(step.arc);
+        emission_arcs.push_back(batch.emission_arc(k, step));
+      }
+      // Beside the graph, the emissions have the matched label on both sides.
+      Arrays chain;
+      if (best.start >= 0) chain = path_arrays(graph.topology(), graph_arcs);
+      out[example.position] = record_moves(op, std::move(chain),
+                                           {{graph, ArcMap::gather(std::move(graph_arcs))},
+                                            {emissions, ArcMap::gather(std::move(emission_arcs))}});
+    }
+  }
+  for_others(op, graphs.size(), others,
+             [&](size_t i) { out[i] = viterbi_path_of_arcs(op, graphs[i]); });
+  return out;
+}
+
+Graph factor_counts(const char* op, const Graph& graph, const Graph& factor) {
+  const bool is_graph = is_graph_factor(op, graph, factor);
+  Weights counts = Weights::zeros(factor.num_arcs(), factor.dtype());
+  const BestBatch batch(op, {graph}, true);
+  if (batch.is_fused[0]) {
+    for (const BestStep& step : batch.best[0].steps)
+      if (const int32_t a = is_graph ? step.arc : batch.emission_arc(0, step); a >= 0)
+        add_at(counts, a, 1.0);
+  } else {
+    Weights arcs = Weights::zeros(graph.num_arcs(), graph.dtype());
+    for (int32_t a : find_best_path(op, graph).arcs) add_at(arcs, a, 1.0);
+    const bool is_first = is_graph == (graph.product()->side() == Side::output);
+    Weights* const grads[] = {is_first ? &counts : nullptr, is_first ? nullptr : &counts};
+    graph.product()->built().rule->add({&arcs, 1}, grads);
+  }
+  return {factor.topology_ptr(), std::move(counts)};
+}
+
+}  // namespace arcgrad::trellis

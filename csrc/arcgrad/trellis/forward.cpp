@@ -1,0 +1,394 @@
+#include <algorithm>
+#include <array>
+
+#include "arcgrad/batch.h"
+#include "arcgrad/ops.h"
+#include "arcgrad/ops/of_arcs.h"
+#include "arcgrad/total.h"
+#include "arcgrad/trellis/curvature.h"
+#include "arcgrad/trellis/plan.h"
+
+namespace arcgrad::trellis {
+namespace {
+
+/// Throws the current exception again with the number of the example it is about. `examples` are
+/// those that ran together.
+[[noreturn]] void rethrow_for_example(const char* op, const Plan& plan, const Form& form,
+                                      std::span<const size_t> examples) {
+  for (size_t i : examples) {
+    const Emissions& view = plan.examples[i].view;
+    try {
+      for (int32_t t = 0; t < view.frames; ++t) check_emissions(op, form, view, t);
+    } catch (const std::invalid_argument&) {
+      plan.rethrow(op, i);
+    }
+  }
+  plan.rethrow(op, examples.front());
+}
+
+/// The forward scores of a batch of products.
+class Batch {
+ public:
+  Batch(const char* op, const std::vector<Graph>& list, bool keep)
+      : op_(op), plan_(list), factors_(plan_.groups.size()) {
+    scores_.assign(plan_.examples.size(), kNegInf);
+    is_fused_.assign(plan_.examples.size(), true);
+    std::vector<Choice> choices(plan_.groups.size());
+    // A group that is one piece is run where its factor is made.
+    std::vector<std::vector<Piece>> pieces(plan_.groups.size());
+    parallel_for(plan_.groups.size(), [&](size_t g) {
+      const Plan::Group& group = plan_.groups[g];
+      try {
+        choices[g] = plan_.choose(op_, group);
+        if (choices[g].kernel == Kernel::materialised) return;
+        factors_[g] = std::make_shared<const Factor>(op_, plan_.form(group),
+                                                     plan_.graphs[group.graph].raw_weights());
+      } catch (...) {
+        plan_.rethrow(op_, group.examples.front());
+      }
+      const size_t size = chunk_size(choices[g].kernel, group.examples.size());
+      for (size_t begin = 0; begin < group.examples.size(); begin += size)
+        pieces[g].push_back(
+            {g,
+             choices[g].kernel,
+             {group.examples.data() + begin, std::min(size, group.examples.size() - begin)},
+             {}});
+      if (pieces[g].size() == 1) run(pieces[g][0], keep);
+    });
+    std::vector<Piece*> left;
+    for (size_t g = 0; g < pieces.size(); ++g) {
+      if (choices[g].kernel == Kernel::materialised)
+        for (size_t i : plan_.groups[g].examples) is_fused_[i] = false;
+      if (pieces[g].size() > 1)
+        for (Piece& piece : pieces[g]) left.push_back(&piece);
+    }
+    parallel_for(left.size(), [&](size_t k) { run(*left[k], keep); });
+    for (auto& list : pieces)
+      for (Piece& piece : list) pieces_.push_back(std::move(piece));
+  }
+
+  const Plan& plan() const { return plan_; }
+  bool is_fused(size_t i) const { return is_fused_[i]; }
+  double score(size_t i) const { return scores_[i]; }
+  const char* op() const { return op_; }
+
+  std::vector<double> frame_scores(size_t i) const {
+    for (const Piece& piece : pieces_)
+      for (const auto& [run, begin, count] : piece.runs)
+        for (size_t k = 0; k < count; ++k)
+          if (piece.examples[begin + k] == i) return run->frame_scores(k);
+    return {};
+  }
+
+  /// Adds `deltas[i]` times the posteriors of example i to the gradients of its factors. A null
+  /// gradient is not wanted.
+  void add_gradients(std::span<const double> deltas, std::span<Weights* const> graph_grads,
+                     std::span<Weights* const> emission_grads) const {
+    const EmissionsGrads to = destinations(emission_grads);
+    std::vector<std::vector<double>> arcs(pieces_.size());
+    parallel_for(pieces_.size(), [&](size_t k) {
+      const Piece& piece = pieces_[k];
+      const Plan::Group& group = plan_.groups[piece.group];
+      if (graph_grads[group.graph])
+        arcs[k].resize(static_cast<size_t>(plan_.graphs[group.graph].num_arcs()));
+      for (const auto& [run, begin, count] : piece.runs) {
+        std::array<double, kMostTogether> delta;
+        std::array<EmissionsGrad, kMostTogether> grads;
+        for (size_t j = 0; j < count; ++j) {
+          delta[j] = deltas[piece.examples[begin + j]];
+          grads[j] = to.at(piece.examples[begin + j]);
+        }
+        run->add_gradients({delta.data(), count}, {grads.data(), count}, arcs[k]);
+      }
+    });
+    to.join();
+    sum_arcs(arcs, graph_grads);
+  }
+
+  /// The same for the derivatives of the posteriors along a direction per factor, scaled by
+  /// `deltas`; `slopes` receives the derivatives of the scores.
+  void add_curvatures(std::span<const double> deltas, std::span<const Weights> graph_moves,
+                      std::span<const Weights> emission_moves,
+                      std::span<Weights* const> graph_grads,
+                      std::span<Weights* const> emission_grads, std::span<double> slopes) const {
+    const EmissionsGrads to = destinations(emission_grads);
+    std::vector<std::vector<double>> moves;
+    for (const Weights& move : graph_moves)
+      moves.push_back(move ? move.to_vector() : std::vector<double>());
+    std::vector<std::vector<double>> arcs(pieces_.size());
+    parallel_for(pieces_.size(), [&](size_t k) {
+      const Piece& piece = pieces_[k];
+      const Plan::Group& group = plan_.groups[piece.group];
+      if (graph_grads[group.graph])
+        arcs[k].resize(static_cast<size_t>(plan_.graphs[group.graph].num_arcs()));
+      for (size_t i : piece.examples) {
+        const Plan::Example& example = plan_.examples[i];
+        const Weights& move = emission_moves[example.emissions];
+        const Direction direction{move ? &move : nullptr, moves[group.graph]};
+        slopes[i] = add_curvature(op_, *factors_[piece.group], example.view, direction, deltas[i],
+                                  to.at(i), arcs[k]);
+      }
+    });
+    to.join();
+    sum_arcs(arcs, graph_grads);
+  }
+
+ private:
+  static constexpr size_t kMostTogether = 64;
+  struct PartialRun {
+    std::unique_ptr<Run> run;
+    size_t begin, count;  // of the examples of the piece
+  };
+  /// Examples of one group that run together.
+  struct Piece {
+    size_t group;
+    Kernel kernel;
+    std::span<const size_t> examples;
+    std::vector<PartialRun> runs;
+  };
+
+  EmissionsGrads destinations(std::span<Weights* const> grads) const {
+    std::vector<Weights*> of_examples;
+    std::vector<int32_t> labels;
+    for (const Plan::Example& example : plan_.examples) {
+      of_examples.push_back(grads[example.emissions]);
+      labels.push_back(example.view.labels);
+    }
+    return {std::move(of_examples), std::move(labels)};
+  }
+
+  /// Adds the sums of the pieces to the gradients of their graphs, in the order of the list
+  /// whatever thread was first.
+  void sum_arcs(std::vector<std::vector<double>>& arcs, std::span<Weights* const> grads) const {
+    for (size_t k = 0; k < pieces_.size();) {
+      const size_t first = k, graph = plan_.groups[pieces_[k].group].graph;
+      for (++k; k < pieces_.size() && plan_.groups[pieces_[k].group].graph == graph; ++k)
+        for (size_t a = 0; a < arcs[first].size(); ++a) arcs[first][a] += arcs[k][a];
+      if (grads[graph]) ArcMap::identity().apply(Weights::from(arcs[first]), *grads[graph], 1.0);
+    }
+  }
+
+  void run(Piece& piece, bool keep) {
+    const Plan::Group& group = plan_.groups[piece.group];
+    const auto& factor = factors_[piece.group];
+    std::vector<Emissions> views;
+    int64_t frames = 0;
+    for (size_t i : piece.examples) {
+      views.push_back(plan_.examples[i].view);
+      frames = std::max<int64_t>(frames, views.back().frames);
+    }
+    constexpr int64_t kBytesPerValue = 8;
+    const Options options{op_, keep,
+                          history_stride(frames, kBytesPerValue * factor->form->num_values,
+                                         static_cast<int64_t>(plan_.examples.size()))};
+    auto add = [&](std::unique_ptr<Run> run, size_t begin, size_t count) {
+      for (size_t k = 0; k < count; ++k) scores_[piece.examples[begin + k]] = run->scores[k];
+      if (keep) piece.runs.push_back({std::move(run), begin, count});
+    };
+    try {
+      if (piece.kernel == Kernel::dense) {
+        if (auto run = run_dense(factor, views, options)) {
+          add(std::move(run), 0, views.size());
+          return;
+        }
+      }
+      if (piece.kernel == Kernel::diagonal) {
+        add(run_diagonal(factor, views[0], options), 0, 1);
+      } else if (piece.kernel == Kernel::csr) {
+        add(run_csr(factor, views[0], options), 0, 1);
+      } else {
+        for (size_t begin = 0; begin < views.size(); begin += kLanes) {
+          const size_t count = std::min(kLanes, views.size() - begin);
+          add(run_lanes(factor, {views.data() + begin, count}, options), begin, count);
+        }
+      }
+    } catch (const std::invalid_argument&) {
+      rethrow_for_example(op_, plan_, *plan_.form(group), piece.examples);
+    }
+  }
+
+  const char* op_;
+  Plan plan_;
+  std::vector<std::shared_ptr<const Factor>> factors_;
+  std::vector<Piece> pieces_;
+  std::vector<double> scores_;
+  std::vector<bool> is_fused_;
+};
+
+/// Differentiates the gradients of a batch: its outputs are gradients of factors, its inputs are
+/// the factors (graphs, then emissions) and one delta per example.
+class GradientsRule final : public Rule {
+ public:
+  GradientsRule(std::shared_ptr<const Batch> batch, std::vector<double> deltas,
+                std::vector<size_t> outputs)
+      : batch_(std::move(batch)), deltas_(std::move(deltas)), outputs_(std::move(outputs)) {}
+
+  bool is_parallel() const override { return true; }
+
+  void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override {
+    const Plan& plan = batch_->plan();
+    const size_t num_graphs = plan.graphs.size(), num_factors = num_graphs + plan.emissions.size();
+    std::vector<Weights> moves(num_factors);
+    for (size_t k = 0; k < outputs_.size(); ++k) moves[outputs_[k]] = deltas[k];
+    std::vector<double> slopes(plan.examples.size());
+    const std::span<const Weights> all(moves);
+    batch_->add_curvatures(deltas_, all.first(num_graphs), all.subspan(num_graphs),
+                           grads.first(num_graphs),
+                           grads.subspan(num_graphs, plan.emissions.size()), slopes);
+    for (size_t i = 0; i < slopes.size(); ++i)
+      if (Weights* grad = grads[num_factors + i])
+        ArcMap::identity().apply(Weights::scalar(slopes[i]), *grad, 1.0);
+  }
+
+ private:
+  std::shared_ptr<const Batch> batch_;
+  std::vector<double> deltas_;
+  std::vector<size_t> outputs_;  // which factor each output belongs to
+};
+
+/// The gradients of the factors for which `wanted` holds, on the tape. `deltas` has one scalar
+/// graph per example, or none where nothing flows.
+std::vector<Graph> record_gradients(const char* op, const std::shared_ptr<const Batch>& batch,
+                                    std::span<const Graph> deltas,
+                                    const std::vector<bool>& wanted) {
+  const Plan& plan = batch->plan();
+  const size_t num_graphs = plan.graphs.size(), num_factors = num_graphs + plan.emissions.size();
+  std::vector<Graph> inputs(plan.graphs);
+  inputs.insert(inputs.end(), plan.emissions.begin(), plan.emissions.end());
+  std::vector<Weights> grads(num_factors);
+  std::vector<Weights*> to(num_factors);
+  for (size_t f = 0; f < num_factors; ++f) {
+    if (!wanted[f]) continue;
+    grads[f] = Weights::zeros(inputs[f].num_arcs(), inputs[f].dtype());
+    to[f] = &grads[f];
+  }
+  std::vector<double> scale;
+  for (const Graph& delta : deltas) {
+    scale.push_back(delta ? delta.item() : 0.0);
+    inputs.push_back(delta ? delta : scalar_graph(0.0, false));
+  }
+  const std::span<Weights* const> all(to);
+  batch->add_gradients(scale, all.first(num_graphs), all.subspan(num_graphs));
+  std::vector<Graph> out(num_factors, nullptr), outputs;
+  std::vector<size_t> factors;
+  for (size_t f = 0; f < num_factors; ++f) {
+    if (!wanted[f]) continue;
+    out[f] = Graph(inputs[f].topology_ptr(), std::move(grads[f]));
+    outputs.push_back(out[f]);
+    factors.push_back(f);
+  }
+  if (!outputs.empty() && tracks(inputs))
+    record_entry(op, outputs, inputs, 0,
+                 std::make_unique<GradientsRule>(batch, std::move(scale), std::move(factors)));
+  return out;
+}
+
+/// Inputs: the products (optional), then the graphs, then the emissions.
+class ForwardRule final : public Rule {
+ public:
+  explicit ForwardRule(std::shared_ptr<const Batch> batch) : batch_(std::move(batch)) {}
+
+  bool is_parallel() const override { return true; }
+
+  void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override {
+    const Plan& plan = batch_->plan();
+    const size_t count = plan.examples.size();
+    std::vector<double> scale(count);
+    for (size_t i = 0; i < count; ++i) {
+      scale[i] = deltas[i] ? deltas[i][0] : 0.0;
+      if (!grads[i] || scale[i] == 0.0) continue;
+      const Total total(op, plan.examples[i].product, true);
+      total.add_posteriors(scale[i], *grads[i]);
+    }
+    for (size_t i = 0; i < count; ++i)
+      if (grads[i]) scale[i] = 0.0;
+    batch_->add_gradients(scale, grads.subspan(count, plan.graphs.size()),
+                          grads.subspan(count + plan.graphs.size()));
+  }
+
+  std::vector<Graph> record(std::span<const Graph> deltas,
+                            const std::vector<bool>& wanted) const override {
+    const Plan& plan = batch_->plan();
+    const size_t count = plan.examples.size();
+    std::vector<Graph> grads(wanted.size(), nullptr), flowing(deltas.begin(), deltas.end());
+    for (size_t i = 0; i < count; ++i) {
+      if (!wanted[i] || !flowing[i]) continue;
+      const Graph& product = plan.examples[i].product;
+      grads[i] = record_posteriors(op, product, std::make_shared<const Total>(op, product, true),
+                                   flowing[i], product.dtype());
+      flowing[i] = nullptr;
+    }
+    const std::vector<bool> factors(wanted.begin() + static_cast<std::ptrdiff_t>(count),
+                                    wanted.end());
+    std::ranges::move(record_gradients(op, batch_, flowing, factors),
+                      grads.begin() + static_cast<std::ptrdiff_t>(count));
+    return grads;
+  }
+
+ private:
+  std::shared_ptr<const Batch> batch_;
+};
+
+}  // namespace
+
+std::vector<Graph> forward_scores(const char* op, const std::vector<Graph>& graphs) {
+  std::vector<Graph> out(graphs.size(), nullptr);
+  std::vector<size_t> others;
+  bool keep = false, any = false;
+  for (size_t i = 0; i < graphs.size(); ++i) {
+    if (!graphs[i].product()) {
+      others.push_back(i);
+      continue;
+    }
+    any = true;
+    keep |= tracks(graphs[i]);
+  }
+  if (any) {
+    auto batch = std::make_shared<const Batch>(op, graphs, keep);
+    const Plan& plan = batch->plan();
+    std::vector<Graph> outputs, inputs;
+    for (size_t k = 0; k < plan.examples.size(); ++k) {
+      outputs.emplace_back(scalar_topology(), Weights::scalar(batch->score(k)));
+      if (batch->is_fused(k))
+        out[plan.examples[k].position] = outputs.back();
+      else  // nothing will flow through this output
+        others.push_back(plan.examples[k].position);
+    }
+    if (keep) {
+      for (const Plan::Example& example : plan.examples) inputs.push_back(example.product);
+      for (const auto* factors : {&plan.graphs, &plan.emissions})
+        inputs.insert(inputs.end(), factors->begin(), factors->end());
+      record_entry(op, outputs, inputs, plan.examples.size(),
+                   std::make_unique<ForwardRule>(std::move(batch)));
+    }
+  }
+  parallel_for(others.size(), [&](size_t k) {
+    const size_t i = others[k];
+    try {
+      out[i] = forward_score_of_arcs(op, graphs[i]);
+    } catch (...) {
+      if (graphs.size() == 1) throw;
+      rethrow_for_element(op, i, graphs.size());
+    }
+  });
+  return out;
+}
+
+Graph factor_posteriors(const char* op, const Graph& graph, const Graph& factor) {
+  const bool is_graph = is_graph_factor(op, graph, factor);
+  auto batch = std::make_shared<const Batch>(op, std::vector<Graph>{graph}, true);
+  const Graph one = scalar_graph(1.0, false);
+  if (batch->is_fused(0))
+    return record_gradients(op, batch, {&one, 1}, {is_graph, !is_graph})[is_graph ? 0 : 1];
+  const Graph posteriors = record_posteriors(
+      op, graph, std::make_shared<const Total>(op, graph, true), one, graph.dtype());
+  const Product& product = *graph.product();
+  const size_t which = is_graph == (product.side() == Side::output) ? 0 : 1;
+  return product.built().rule->record({&posteriors, 1}, {which == 0, which == 1})[which];
+}
+
+std::vector<double> frame_scores(const Graph& product) {
+  return Batch("frame_scores", {product}, true).frame_scores(0);
+}
+
+}  // namespace arcgrad::trellis

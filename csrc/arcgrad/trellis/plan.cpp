@@ -1,0 +1,225 @@
+#include "arcgrad/trellis/plan.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "arcgrad/error.h"
+#include "arcgrad/parallel.h"
+
+namespace arcgrad::trellis {
+namespace {
+
+constexpr Kernel kKernels[] = {Kernel::diagonal, Kernel::lanes, Kernel::dense, Kernel::csr,
+                               Kernel::materialised};
+
+std::atomic<int> forced{-1};
+std::atomic<int32_t> forced_stride{0};
+std::atomic<int64_t> history_limit{int64_t{256} << 20};
+
+/// Finds graphs that are the same: one place on the tape, or one topology and one buffer.
+class Distinct {
+ public:
+  explicit Distinct(std::vector<Graph>& graphs) : graphs_(graphs) {}
+  size_t operator()(const Graph& graph) {
+    const auto var = graph.var();
+    const auto key = std::make_tuple(static_cast<const void*>(var.get()),
+                                     static_cast<const void*>(graph.topology_ptr().get()),
+                                     graph.raw_weights().data());
+    if (!graphs_.empty() && key == last_) return last_index_;
+    const auto [found, is_new] = index_.try_emplace(key, graphs_.size());
+    if (is_new) graphs_.push_back(graph);
+    last_ = key;
+    return last_index_ = found->second;
+  }
+
+ private:
+  using Key = std::tuple<const void*, const void*, const void*>;
+  std::vector<Graph>& graphs_;
+  std::map<Key, size_t> index_;
+  Key last_;
+  size_t last_index_ = 0;
+};
+
+bool can_run(Kernel kernel, const Form& form) {
+  if (form.has_epsilon_cycle) return kernel == Kernel::materialised;
+  switch (kernel) {
+    case Kernel::diagonal:
+      return !form.offsets.empty();
+    case Kernel::dense:
+      return form.is_dense;
+    default:
+      return true;
+  }
+}
+
+}  // namespace
+
+const char* name(Kernel kernel) {
+  switch (kernel) {
+    case Kernel::diagonal:
+      return "diagonal";
+    case Kernel::lanes:
+      return "lanes";
+    case Kernel::dense:
+      return "dense";
+    case Kernel::csr:
+      return "csr";
+    case Kernel::materialised:
+      break;
+  }
+  return "materialised";
+}
+
+void force_kernel(const std::string& kernel_name) {
+  if (kernel_name.empty()) {
+    forced = -1;
+    return;
+  }
+  for (Kernel kernel : kKernels)
+    if (kernel_name == name(kernel)) {
+      forced = static_cast<int>(kernel);
+      return;
+    }
+  fail("force_kernel", "there is no kernel '", kernel_name, "'");
+}
+
+void force_history_stride(int32_t stride) { forced_stride = stride; }
+
+void set_history_limit(int64_t bytes) {
+  require(bytes >= 0, "set_history_limit", "the number of bytes must be 0 or more, but it is ",
+          bytes);
+  history_limit = bytes;
+}
+int64_t get_history_limit() { return history_limit; }
+
+int32_t history_stride(int64_t num_frames, int64_t frame_bytes, int64_t num_examples) {
+  if (const int32_t stride = forced_stride) return stride;
+  // In double, since the product of the three may not fit.
+  const double bytes = static_cast<double>(num_frames) * static_cast<double>(frame_bytes) *
+                       static_cast<double>(num_examples);
+  if (bytes <= static_cast<double>(history_limit.load())) return 1;
+  return std::max(1, static_cast<int32_t>(std::sqrt(static_cast<double>(num_frames))));
+}
+
+Emissions view_emissions(const Graph& graph) {
+  const auto [frames, labels] = *graph.topology().dense();
+  const Weights& weights = graph.raw_weights();
+  const Layout& layout = weights.layout();
+  Emissions view{weights.data(), weights.dtype(), frames, labels, labels, 1};
+  if (layout.rows == frames && layout.cols == labels) {
+    view.row_stride = layout.row_stride;
+    view.col_stride = layout.col_stride;
+  }
+  return view;
+}
+
+EmissionsGrads::EmissionsGrads(std::vector<Weights*> grads, std::vector<int32_t> labels)
+    : grads_(std::move(grads)), labels_(std::move(labels)), own_(grads_.size()) {
+  std::set<const Weights*> taken;
+  for (size_t i = 0; i < grads_.size(); ++i)
+    if (grads_[i] && !taken.insert(grads_[i]).second)
+      own_[i] = Weights::zeros(grads_[i]->size(), grads_[i]->dtype());
+}
+
+EmissionsGrad EmissionsGrads::at(size_t i) const {
+  if (!grads_[i]) return {};
+  const void* data = own_[i] ? own_[i].data() : grads_[i]->data();
+  return {const_cast<void*>(data), grads_[i]->dtype(), labels_[i]};
+}
+
+void EmissionsGrads::join() const {
+  for (size_t i = 0; i < own_.size(); ++i)
+    if (own_[i]) ArcMap::identity().apply(own_[i], *grads_[i], 1.0);
+}
+
+bool is_graph_factor(const char* op, const Graph& graph, const Graph& factor) {
+  require(graph.product() != nullptr, op,
+          "wrt needs the product of a graph with a dense linear graph, but the graph is none");
+  const auto is_same = [&](const Graph& g) {
+    return g.topology_ptr() == factor.topology_ptr() &&
+           g.raw_weights().data() == factor.raw_weights().data();
+  };
+  if (is_same(graph.product()->graph())) return true;
+  require(
+      is_same(graph.product()->emissions()), op,
+      "wrt must be one of the two graphs the product was made of, with the weights it had then");
+  return false;
+}
+
+size_t chunk_size(Kernel kernel, size_t num_examples) {
+  // At least two chunks, so that two threads have work, unless the products become too small.
+  constexpr size_t kFewRows = 4;
+  if (kernel == Kernel::dense) return std::clamp((num_examples + 1) / 2, kFewRows, kDenseRows);
+  return kernel == Kernel::lanes ? kLanes : 1;
+}
+
+Plan::Plan(const std::vector<Graph>& list) : list_size(list.size()) {
+  Distinct graph_of(graphs), emissions_of(emissions);
+  std::map<std::pair<size_t, Side>, size_t> group_of;
+  examples.reserve(list.size());
+  for (size_t i = 0; i < list.size(); ++i) {
+    if (!list[i].product()) continue;
+    const Product& product = *list[i].product();
+    // Nothing may flow to the factors past a product that was detached from the tape.
+    const bool flows = list[i].calc_grad();
+    const size_t g = graph_of(flows ? product.graph() : product.graph().detach());
+    const size_t e = emissions_of(flows ? product.emissions() : product.emissions().detach());
+    const auto [found, is_new] = group_of.try_emplace({g, product.side()}, groups.size());
+    if (is_new) groups.push_back({g, product.side(), {}});
+    groups[found->second].examples.push_back(examples.size());
+    examples.push_back({list[i].snapshot(), g, e, view_emissions(product.emissions()), i});
+  }
+}
+
+void Plan::rethrow(const char* op, size_t example) const {
+  if (list_size == 1) throw;
+  rethrow_for_element(op, examples[example].position, list_size);
+}
+
+Choice Plan::choose(const char* op, const Group& group) const {
+  const Form& form = *this->form(group);
+  if (const int force = forced; force >= 0) {
+    const auto kernel = static_cast<Kernel>(force);
+    require(can_run(kernel, form), op, "the kernel '", name(kernel), "' cannot run this product");
+    return {kernel, "it was forced"};
+  }
+  if (form.has_epsilon_cycle)
+    return {Kernel::materialised, "epsilon arcs of the graph form a cycle"};
+  int32_t frames = 0;
+  for (size_t i : group.examples) frames = std::max(frames, examples[i].view.frames);
+  // Building costs about as much per arc as this many cells of the trellis.
+  constexpr double kCellsPerArc = 16.0;
+  constexpr int32_t kFewFrames = 32;
+  if (const double share = form.occupancy(frames);
+      frames > kFewFrames && share * kCellsPerArc < 1.0)
+    return {Kernel::materialised,
+            text("the graph has no cycle, and only ", share, " of the trellis can be reached")};
+  if (form.is_dense)
+    return {Kernel::dense,
+            text("nearly all of ", form.num_places, " x ", form.num_places, " transitions exist")};
+  constexpr int32_t kFewPlaces = 8;
+  const size_t count = group.examples.size();
+  if (!form.offsets.empty() && (form.num_places >= kFewPlaces || count == 1))
+    return {Kernel::diagonal, text("arcs go ", form.offsets.size(), " distances in a row of ",
+                                   form.num_places, " places")};
+  if (count > 1) return {Kernel::lanes, text(count, " examples share the graph")};
+  return {Kernel::csr, "the graph is used by one example and has no special shape"};
+}
+
+std::vector<Choice> explain(const std::vector<Graph>& graphs) {
+  std::vector<Choice> out(graphs.size());
+  for (Choice& choice : out)
+    choice.reason = "it is not the product of a graph with a dense linear graph";
+  const Plan plan(graphs);
+  for (const Plan::Group& group : plan.groups) {
+    const Choice choice = plan.choose("explain", group);
+    for (size_t i : group.examples) out[plan.examples[i].position] = choice;
+  }
+  return out;
+}
+
+}  // namespace arcgrad::trellis

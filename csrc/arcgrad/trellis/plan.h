@@ -1,0 +1,77 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "arcgrad/graph.h"
+#include "arcgrad/product.h"
+#include "arcgrad/trellis/kernel.h"
+#include "arcgrad/trellis/scores.h"
+
+namespace arcgrad::trellis {
+
+/// Products that are scored together, by what they share.
+struct Plan {
+  struct Example {
+    Graph product;
+    size_t graph, emissions;  // its factors
+    Emissions view;
+    size_t position;  // in the list it came from
+  };
+  /// The examples of one graph.
+  struct Group {
+    size_t graph;
+    Side side;
+    std::vector<size_t> examples;
+  };
+
+  /// The products of a list that may hold other graphs too.
+  explicit Plan(const std::vector<Graph>& list);
+
+  /// The distinct factors.
+  std::vector<Graph> graphs, emissions;
+  std::vector<Example> examples;
+  std::vector<Group> groups;
+  size_t list_size;
+
+  /// Throws the current exception again with the number of the example it is about.
+  [[noreturn]] void rethrow(const char* op, size_t example) const;
+
+  const std::shared_ptr<const Form>& form(const Group& group) const {
+    return graphs[group.graph].topology().form(group.side);
+  }
+  Choice choose(const char* op, const Group& group) const;
+};
+
+/// Where gradients of emissions go, for examples that may share them: `grads` has one per example,
+/// null if not wanted. Each further example with the same gradient gets a buffer of its own, so
+/// that threads do not meet and sums have one order.
+class EmissionsGrads {
+ public:
+  EmissionsGrads(std::vector<Weights*> grads, std::vector<int32_t> labels);
+  EmissionsGrad at(size_t example) const;
+  /// Adds the buffers to the gradients they stand for.
+  void join() const;
+
+ private:
+  std::vector<Weights*> grads_;
+  std::vector<int32_t> labels_;
+  std::vector<Weights> own_;
+};
+
+/// The weights of a dense linear graph as a matrix.
+Emissions view_emissions(const Graph& graph);
+
+/// Whether `factor` is the graph of a product rather than its emissions; throws if it is neither.
+bool is_graph_factor(const char* op, const Graph& product, const Graph& factor);
+
+/// How many of `num_examples` examples of one graph a kernel runs side by side. It does not depend
+/// on the number of threads, since sums over examples do depend on it.
+size_t chunk_size(Kernel kernel, size_t num_examples);
+
+/// Of `num_frames` frames of `frame_bytes` each, every how many to keep if `num_examples` like it
+/// run together.
+int32_t history_stride(int64_t num_frames, int64_t frame_bytes, int64_t num_examples);
+
+}  // namespace arcgrad::trellis
