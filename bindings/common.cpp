@@ -53,7 +53,7 @@ int32_t to_int32(const char* op, const char* what, int64_t value) {
   return static_cast<int32_t>(value);
 }
 
-std::vector<int32_t> to_ints(const char* op, const char* what, nb::handle values) {
+Column to_ints(const char* op, const char* what, nb::handle values) {
   nb::object array = as_array(op, what, values);
   const int ndim = nb::cast<int>(array.attr("ndim"));
   if (ndim == 0)
@@ -69,7 +69,7 @@ std::vector<int32_t> to_ints(const char* op, const char* what, nb::handle values
         text(op, ": ", what, " must hold whole numbers, but its dtype is ", name_of(array))
             .c_str());
   nb::module_ numpy = nb::module_::import_("numpy");
-  std::vector<int32_t> out(size);
+  Column out(size);
   if (nb::cast<int>(array.attr("itemsize")) > 4 || kind == "u") {
     const nb::object low = array.attr("min")(), high = array.attr("max")();
     const nb::int_ least(std::numeric_limits<int32_t>::min()),

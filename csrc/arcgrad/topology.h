@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "arcgrad/memory.h"
+
 namespace arcgrad {
 
 /// The label that consumes or emits nothing.
@@ -48,13 +50,16 @@ struct Order {
   int32_t node(int32_t position) const { return nodes.empty() ? position : nodes[position]; }
 };
 
+/// Nodes or labels.
+using Column = Buffer<int32_t>;
+
 /// What a topology is made of.
 struct Arrays {
   int32_t num_nodes = 0;
   /// Ascending node ids.
-  std::vector<int32_t> start, accept;
+  Column start, accept;
   /// One entry per arc. `olabel` is empty if every arc has equal labels.
-  std::vector<int32_t> src, dst, ilabel, olabel;
+  Column src, dst, ilabel, olabel;
 };
 
 /// Nodes, arcs and labels, without weights. Immutable once shared, and safe to read from many

@@ -258,7 +258,7 @@ Graph compose_as(const char* op, const Graph& first, const Graph& second) {
       map2[a++] = a2;
     }
   }
-  if (out.ilabel == out.olabel) out.olabel = std::vector<int32_t>();
+  if (out.ilabel == out.olabel) out.olabel = Column();
   return record_moves(
       op, std::move(out),
       {{first, ArcMap::gather(std::move(map1))}, {second, ArcMap::gather(std::move(map2))}});
