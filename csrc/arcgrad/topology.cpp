@@ -156,6 +156,21 @@ Topology::Topology(int32_t frames, int32_t labels) : dense_(Dense{frames, labels
   arrays_.accept = {frames};
 }
 
+Topology::Topology(std::shared_ptr<const Topology> base, Change change)
+    : base_(std::move(base)), change_(change) {
+  // Bases do not pile up: that of a base takes its place.
+  if (base_->base_) {
+    const Change& first = base_->change_;
+    auto side = [&](Side s) { return s == Side::input ? first.ilabel : first.olabel; };
+    change_ = {first.is_reversed != change.is_reversed, side(change.ilabel), side(change.olabel)};
+    base_ = base_->base_;
+  }
+  arrays_.num_nodes = base_->num_nodes();
+  arrays_.start = base_->arrays_.start;
+  arrays_.accept = base_->arrays_.accept;
+  if (change_.is_reversed) arrays_.start.swap(arrays_.accept);
+}
+
 bool Topology::is_start(int32_t node) const { return contains(arrays_.start, node); }
 bool Topology::is_accept(int32_t node) const { return contains(arrays_.accept, node); }
 
@@ -173,6 +188,16 @@ const Arrays& Topology::arrays() const {
           arrays_.ilabel[a] = c;
         }
     });
+  if (base_)
+    std::call_once(arrays_once_, [this] {
+      auto copy = [](std::span<const int32_t> from, Column& to) {
+        to.assign(from.begin(), from.end());
+      };
+      copy(src(), arrays_.src);
+      copy(dst(), arrays_.dst);
+      copy(ilabel(), arrays_.ilabel);
+      if (!is_acceptor()) copy(olabel(), arrays_.olabel);
+    });
   return arrays_;
 }
 
@@ -182,29 +207,36 @@ Topology::Derived& Topology::derived() const {
 }
 
 bool Topology::is_acceptor() const {
+  if (base_) return change_.ilabel == change_.olabel || base_->is_acceptor();
   if (dense_ || arrays_.olabel.empty()) return true;
   return derived().is_acceptor.get([this] { return arrays_.ilabel == arrays_.olabel; });
 }
 
 const Adjacency& Topology::in() const {
+  if (base_) return change_.is_reversed ? base_->out() : base_->in();
   return derived().in.get([this] { return group(num_nodes(), dst(), src()); });
 }
 
 const Adjacency& Topology::out() const {
+  if (base_) return change_.is_reversed ? base_->in() : base_->out();
   return derived().out.get([this] { return group(num_nodes(), src(), dst()); });
 }
 
 const LabelIndex& Topology::index(Side side) const {
   if (is_acceptor()) side = Side::input;
+  if (base_ && !change_.is_reversed)
+    return base_->index(side == Side::input ? change_.ilabel : change_.olabel);
   return derived().index[static_cast<int>(side)].get(
       [&] { return sort_by_label(out(), label(side)); });
 }
 
 const Order& Topology::order() const {
+  if (base_ && !change_.is_reversed) return base_->order();
   return derived().order.get([this]() -> Order {
     if (dense_) return {};
     bool forward = true;
-    for (size_t a = 0; a < arrays_.src.size(); ++a) forward &= arrays_.src[a] < arrays_.dst[a];
+    const auto from = src(), to = dst();
+    for (size_t a = 0; a < from.size(); ++a) forward &= from[a] < to[a];
     if (forward) return {};
     Order order;
     order.nodes = topological_order(in(), out());
@@ -216,6 +248,7 @@ const Order& Topology::order() const {
 Arrays Topology::release() && {
   arrays();
   dense_.reset();
+  base_.reset();
   return std::move(arrays_);
 }
 

@@ -70,6 +70,13 @@ class Topology {
   /// `frames` + 1 nodes in a row, joined by one arc per label: arc t * labels + c goes from t to
   /// t + 1 with label c. Known by its shape; the arrays are made only if asked for.
   Topology(int32_t frames, int32_t labels);
+  /// The arcs of another topology, turned round and with other labels, whose columns it shares.
+  struct Change {
+    bool is_reversed = false;
+    /// The sides of the other topology that the labels come from.
+    Side ilabel = Side::input, olabel = Side::output;
+  };
+  Topology(std::shared_ptr<const Topology> base, Change change);
   Topology(const Topology&) = delete;
   Topology& operator=(const Topology&) = delete;
 
@@ -81,7 +88,8 @@ class Topology {
 
   int32_t num_nodes() const { return dense_ ? dense_->frames + 1 : arrays_.num_nodes; }
   int32_t num_arcs() const {
-    return dense_ ? dense_->frames * dense_->labels : static_cast<int32_t>(arrays_.src.size());
+    if (dense_) return dense_->frames * dense_->labels;
+    return base_ ? base_->num_arcs() : static_cast<int32_t>(arrays_.src.size());
   }
   /// Start and accept nodes, ascending.
   std::span<const int32_t> start() const { return arrays_.start; }
@@ -89,16 +97,19 @@ class Topology {
   bool is_start(int32_t node) const;
   bool is_accept(int32_t node) const;
 
-  std::span<const int32_t> src() const { return arrays().src; }
-  std::span<const int32_t> dst() const { return arrays().dst; }
-  std::span<const int32_t> ilabel() const { return arrays().ilabel; }
-  std::span<const int32_t> olabel() const {
-    const Arrays& a = arrays();
-    return a.olabel.empty() ? a.ilabel : a.olabel;
+  std::span<const int32_t> src() const {
+    return base_ ? (change_.is_reversed ? base_->dst() : base_->src()) : arrays().src;
+  }
+  std::span<const int32_t> dst() const {
+    return base_ ? (change_.is_reversed ? base_->src() : base_->dst()) : arrays().dst;
   }
   std::span<const int32_t> label(Side side) const {
-    return side == Side::input ? ilabel() : olabel();
+    if (base_) return base_->label(side == Side::input ? change_.ilabel : change_.olabel);
+    const Arrays& a = arrays();
+    return side == Side::input || a.olabel.empty() ? a.ilabel : a.olabel;
   }
+  std::span<const int32_t> ilabel() const { return label(Side::input); }
+  std::span<const int32_t> olabel() const { return label(Side::output); }
   const Arrays& arrays() const;
 
   /// Whether every arc has the same label on both sides.
@@ -112,7 +123,7 @@ class Topology {
 
   /// For the only owner of a topology: whether nothing was derived from the arrays yet, the arrays
   /// to edit if so, and the arrays taken out if not.
-  bool is_pristine() const { return !dense_ && !derived_; }
+  bool is_pristine() const { return !dense_ && !base_ && !derived_; }
   Arrays& pristine() { return arrays_; }
   Arrays release() &&;
 
@@ -137,6 +148,8 @@ class Topology {
 
   mutable Arrays arrays_;
   std::optional<Dense> dense_;
+  std::shared_ptr<const Topology> base_;
+  Change change_;
   mutable std::once_flag arrays_once_, derived_once_;
   mutable std::unique_ptr<Derived> derived_;
 };
