@@ -5,7 +5,7 @@
 namespace arcgrad {
 
 Graph record_renumbered(const char* op, const Graph& graph, const std::vector<int32_t>& node,
-                        int32_t num_nodes, std::vector<int32_t> arcs) {
+                        int32_t num_nodes, Column arcs) {
   const Topology& t = graph.topology();
   Arrays out;
   out.num_nodes = num_nodes;

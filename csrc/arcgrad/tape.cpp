@@ -98,8 +98,7 @@ Graph make_moves(const char* op, TopologyPtr topology, DType dtype, std::vector<
       inputs[0].graph.num_arcs() == topology->num_arcs()) {
     out = inputs[0].graph.weights().cast(dtype);  // shared, since weights are never written again
   } else {
-    out = Weights::zeros(topology->num_arcs(), dtype);
-    for (const Moved& input : inputs) input.map.apply(input.graph.weights(), out, input.factor);
+    out = move_weights(topology->num_arcs(), dtype, inputs);
   }
   std::vector<Graph> graphs;
   graphs.reserve(inputs.size());
@@ -370,14 +369,14 @@ void ArcMap::apply(const Weights& from, Weights& to, double factor) const {
       using To = decltype(to_kind);
       const auto* in = from.view<decltype(from_kind)>().data();
       To* out = to.fill<To>().data();
-      if (!arcs_) {
+      if (!owner_) {
         if (transposed_)
           add_scaled(in + offset_, out, to.size(), factor);
         else
           add_scaled(in, out + offset_, from.size(), factor);
         return;
       }
-      const std::vector<int32_t>& arcs = *arcs_;
+      const std::span<const int32_t> arcs = arcs_;
       const size_t count = arcs.size();
       if (transposed_) {
         for (size_t k = 0; k < count; ++k)

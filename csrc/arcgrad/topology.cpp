@@ -230,6 +230,31 @@ const LabelIndex& Topology::index(Side side) const {
       [&] { return sort_by_label(out(), label(side)); });
 }
 
+const TopologyPtr& Topology::sorted(Side side) const {
+  return derived().sorted[static_cast<int>(side)].get([&]() -> TopologyPtr {
+    const LabelIndex& index = this->index(side);
+    bool is_sorted = true;
+    for (size_t k = 0; k < index.arc.size(); ++k)
+      is_sorted &= index.arc[k] == static_cast<int32_t>(k);
+    if (is_sorted) return nullptr;
+    Arrays out{num_nodes(), arrays_.start, arrays_.accept, {}, {}, {}, {}};
+    out.dst.assign(index.dst.begin(), index.dst.end());
+    out.src.resize(index.arc.size());
+    for (int32_t n = 0; n < num_nodes(); ++n)
+      std::fill(&out.src[0] + index.offset[n], &out.src[0] + index.offset[n + 1], n);
+    auto take = [&](Side from) {
+      if (from == side || is_acceptor()) return Column(index.label.begin(), index.label.end());
+      const auto labels = label(from);
+      Column column(index.arc.size());
+      for (size_t k = 0; k < column.size(); ++k) column[k] = labels[index.arc[k]];
+      return column;
+    };
+    out.ilabel = take(Side::input);
+    if (!is_acceptor()) out.olabel = take(Side::output);
+    return std::make_shared<Topology>(std::move(out));
+  });
+}
+
 const Order& Topology::order() const {
   if (base_ && !change_.is_reversed) return base_->order();
   return derived().order.get([this]() -> Order {
@@ -262,9 +287,20 @@ bool same_structure(const Topology& a, const Topology& b) {
   if (&a == &b) return true;
   if (a.num_nodes() != b.num_nodes() || a.num_arcs() != b.num_arcs()) return false;
   if (a.dense() && b.dense()) return a.dense()->labels == b.dense()->labels;
-  return equal_spans(a.start(), b.start()) && equal_spans(a.accept(), b.accept()) &&
-         equal_spans(a.src(), b.src()) && equal_spans(a.dst(), b.dst()) &&
-         equal_spans(a.ilabel(), b.ilabel()) && equal_spans(a.olabel(), b.olabel());
+  // Topologies do not change, so two that are equal need comparing only once. Whoever would have
+  // to wait for the lock does without.
+  static std::mutex mutex;
+  auto &known = a.derived().structure, &other = b.derived().structure;
+  if (std::unique_lock lock(mutex, std::try_to_lock); lock && known && known == other) return true;
+  const bool is_same = equal_spans(a.start(), b.start()) && equal_spans(a.accept(), b.accept()) &&
+                       equal_spans(a.src(), b.src()) && equal_spans(a.dst(), b.dst()) &&
+                       equal_spans(a.ilabel(), b.ilabel()) && equal_spans(a.olabel(), b.olabel());
+  if (!is_same) return false;
+  if (std::unique_lock lock(mutex, std::try_to_lock); lock) {
+    if (!known) known = other ? other : std::make_shared<const int>();
+    other = known;
+  }
+  return true;
 }
 
 }  // namespace arcgrad

@@ -21,6 +21,9 @@ enum class Side : uint8_t { input, output };
 /// Throws unless `count` fits the int32 ids of nodes and arcs.
 void require_size(std::string_view op, std::string_view what, int64_t count);
 
+/// Nodes, arcs or labels.
+using Column = Buffer<int32_t>;
+
 /// The arcs of each node: node n has the slots [offset[n], offset[n + 1]).
 struct Adjacency {
   std::vector<int32_t> offset;
@@ -49,9 +52,6 @@ struct Order {
   bool is_acyclic() const { return component.empty(); }
   int32_t node(int32_t position) const { return nodes.empty() ? position : nodes[position]; }
 };
-
-/// Nodes or labels.
-using Column = Buffer<int32_t>;
 
 /// What a topology is made of.
 struct Arrays {
@@ -119,6 +119,8 @@ class Topology {
   const Adjacency& in() const;
   const Adjacency& out() const;
   const LabelIndex& index(Side side) const;
+  /// The topology with arc k the arc `index(side).arc[k]`; null if that is arc k everywhere.
+  const std::shared_ptr<const Topology>& sorted(Side side) const;
   const Order& order() const;
 
   /// For the only owner of a topology: whether nothing was derived from the arrays yet, the arrays
@@ -141,10 +143,14 @@ class Topology {
   struct Derived {
     Lazy<Adjacency> in, out;
     Lazy<LabelIndex> index[2];
+    Lazy<std::shared_ptr<const Topology>> sorted[2];
     Lazy<Order> order;
     Lazy<bool> is_acceptor;
+    /// Shared by topologies that were found to have the same structure.
+    std::shared_ptr<const int> structure;
   };
   Derived& derived() const;
+  friend bool same_structure(const Topology& a, const Topology& b);
 
   mutable Arrays arrays_;
   std::optional<Dense> dense_;
