@@ -12,10 +12,12 @@ Graph record_path(const char* op, const Graph& graph, std::vector<int32_t> arcs)
   out.dst.resize(arcs.size());
   std::iota(out.src.begin(), out.src.end(), 0);
   std::iota(out.dst.begin(), out.dst.end(), 1);
-  const auto ilabel = in.ilabel(), olabel = in.olabel();
-  for (int32_t a : arcs) out.ilabel.push_back(ilabel[a]);
-  if (!in.is_acceptor())
-    for (int32_t a : arcs) out.olabel.push_back(olabel[a]);
+  auto copy = [&](std::span<const int32_t> from, Column& to) {
+    to.resize(arcs.size());
+    for (size_t k = 0; k < arcs.size(); ++k) to[k] = from[arcs[k]];
+  };
+  copy(in.ilabel(), out.ilabel);
+  if (!in.is_acceptor()) copy(in.olabel(), out.olabel);
   return record_moves(op, std::move(out), {{graph, ArcMap::gather(std::move(arcs))}});
 }
 

@@ -53,6 +53,10 @@ class Sweep {
   int32_t best_arc(int32_t node) const {
     return best_slot_[node] < 0 ? -1 : adjacency_->arc(best_slot_[node]);
   }
+  /// The node before that arc, if there is one.
+  int32_t best_node(int32_t node) const {
+    return best_node_.empty() ? adjacency_->node[best_slot_[node]] : best_node_[node];
+  }
 
   /// In a reverse sweep, the share of the arc in `slot` in the score of `node`, with
   /// `slots().offset` giving its slots.
@@ -126,6 +130,8 @@ class Sweep {
   Buffer<Scaled> scores_;  // log semiring
   Buffer<double> best_;    // tropical semiring
   Buffer<int32_t> best_slot_;
+  /// Empty if there are cycles. Kept so that following a path does not look into every arc.
+  Buffer<int32_t> best_node_;
   /// The share of slot k of node n is term_[k] * inverse_sum_[n]. The buffer is that of weights
   /// because that one is fast to get.
   Weights term_buffer_;
