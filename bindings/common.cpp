@@ -53,10 +53,10 @@ int32_t to_int32(const char* op, const char* what, int64_t value) {
   return static_cast<int32_t>(value);
 }
 
-std::vector<int32_t> to_ints(const char* op, const char* what, nb::handle values) {
+Column to_ints(const char* op, const char* what, nb::handle values) {
   nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> plain;
   if (nb::ndarray_check(values) && nb::try_cast(values, plain, false))
-    return {plain.data(), plain.data() + plain.size()};
+    return Column(plain.data(), plain.data() + plain.size());
   nb::object array = as_array(op, what, values);
   const int ndim = nb::cast<int>(array.attr("ndim"));
   if (ndim == 0)
@@ -72,7 +72,7 @@ std::vector<int32_t> to_ints(const char* op, const char* what, nb::handle values
         text(op, ": ", what, " must hold whole numbers, but its dtype is ", name_of(array))
             .c_str());
   nb::module_ numpy = nb::module_::import_("numpy");
-  std::vector<int32_t> out(size);
+  Column out(size);
   if (nb::cast<int>(array.attr("itemsize")) > 4 || kind == "u") {
     const nb::object low = array.attr("min")(), high = array.attr("max")();
     const nb::int_ least(std::numeric_limits<int32_t>::min()),

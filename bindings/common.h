@@ -39,7 +39,7 @@ nb::object from_dtype(DType dtype);
 /// A whole number that fits an int32.
 int32_t to_int32(const char* op, const char* what, int64_t value);
 /// A one-dimensional array-like of whole numbers.
-std::vector<int32_t> to_ints(const char* op, const char* what, nb::handle values);
+Column to_ints(const char* op, const char* what, nb::handle values);
 /// An array-like of real numbers of any shape, copied. Without `dtype`, float64 if it is an array
 /// of that dtype, else float32.
 Weights to_weights(const char* op, nb::handle values, std::optional<DType> dtype);

@@ -509,7 +509,7 @@ A graph with one epsilon arc, from a start node to an accept node.
         const char* op = "chain_graph";
         std::optional<DType> kind;
         if (!dtype.is_none()) kind = to_dtype(op, dtype);
-        std::vector<int32_t> inputs = to_ints(op, "labels", labels), outputs;
+        Column inputs = to_ints(op, "labels", labels), outputs;
         if (!olabels.is_none()) {
           outputs = to_ints(op, "olabels", olabels);
           require(outputs.size() == inputs.size(), op,

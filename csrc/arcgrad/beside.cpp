@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "arcgrad/stream.h"
+
 namespace arcgrad {
 
 Beside::Beside(const char* op, std::vector<Graph> graphs, int32_t first_node, size_t num_epsilon)
@@ -26,11 +28,16 @@ Beside::Beside(const char* op, std::vector<Graph> graphs, int32_t first_node, si
     const Topology& t = graph.topology();
     node_offset_.push_back(node);
     arc_offset_.push_back(arc);
-    auto shift = [node](int32_t n) { return n + node; };
-    std::ranges::transform(t.src(), arrays.src.begin() + arc, shift);
-    std::ranges::transform(t.dst(), arrays.dst.begin() + arc, shift);
-    std::ranges::copy(t.ilabel(), arrays.ilabel.begin() + arc);
-    if (!is_acceptor) std::ranges::copy(t.olabel(), arrays.olabel.begin() + arc);
+    auto copy = [arc](std::span<const int32_t> from, Column& to, int32_t shift) {
+      write_blocks(std::span(to).subspan(static_cast<size_t>(arc), from.size()),
+                   [&](size_t begin, std::span<int32_t> block) {
+                     for (size_t k = 0; k < block.size(); ++k) block[k] = from[begin + k] + shift;
+                   });
+    };
+    copy(t.src(), arrays.src, node);
+    copy(t.dst(), arrays.dst, node);
+    copy(t.ilabel(), arrays.ilabel, 0);
+    if (!is_acceptor) copy(t.olabel(), arrays.olabel, 0);
     node += t.num_nodes();
     arc += t.num_arcs();
   }

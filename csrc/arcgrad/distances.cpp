@@ -25,8 +25,8 @@ void add_from(const Distances& part, Weights& grad, Write write) {
 }
 
 /// Seeds for each node of a part, from one delta per output starting at `first`.
-std::vector<double> seeds(const Distances& part, const Weights& deltas, int64_t first) {
-  std::vector<double> seed(static_cast<size_t>(part.sweep.topology().num_nodes()));
+Buffer<double> seeds(const Distances& part, const Weights& deltas, int64_t first) {
+  Buffer<double> seed(static_cast<size_t>(part.sweep.topology().num_nodes()), 0.0);
   for (size_t i = 0; i < part.nodes.size(); ++i)
     seed[part.nodes[i]] += deltas[first + static_cast<int64_t>(i)];
   return seed;
@@ -50,10 +50,10 @@ class GradientRule final : public Rule {
     int64_t first = 0;
     for (const Distances& part : *parts_) {
       const Weights direction = restrict_to(part, deltas[0]);
-      const std::vector<double> moved = part.sweep.push_forward(direction);
+      const Buffer<double> moved = part.sweep.push_forward(direction);
       if (grads[0])
         add_from(part, *grads[0], [&](Weights& g) {
-          part.sweep.pull_back_moved(seeds(part, deltas_, first), std::vector<double>(moved.size()),
+          part.sweep.pull_back_moved(seeds(part, deltas_, first), Buffer<double>(moved.size(), 0.0),
                                      direction, moved, 1.0, g);
         });
       if (grads[1])

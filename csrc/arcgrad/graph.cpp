@@ -11,7 +11,7 @@
 namespace arcgrad {
 namespace {
 
-void insert(std::vector<int32_t>& ascending, int32_t value) {
+void insert(Column& ascending, int32_t value) {
   auto at = std::lower_bound(ascending.begin(), ascending.end(), value);
   if (at == ascending.end() || *at != value) ascending.insert(at, value);
 }
@@ -32,7 +32,7 @@ void check_arc(const char* op, int32_t arc, int32_t num_arcs) {
 }
 
 /// Sorts node ids and checks them.
-void normalize_nodes(const char* what, std::vector<int32_t>& nodes, int32_t num_nodes) {
+void normalize_nodes(const char* what, Column& nodes, int32_t num_nodes) {
   std::sort(nodes.begin(), nodes.end());
   nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
   if (!nodes.empty()) {
@@ -41,7 +41,7 @@ void normalize_nodes(const char* what, std::vector<int32_t>& nodes, int32_t num_
   }
 }
 
-void check_range(const std::vector<int32_t>& values, int32_t low, int32_t high, const char* what) {
+void check_range(const Column& values, int32_t low, int32_t high, const char* what) {
   bool ok = true;
   for (int32_t v : values) ok &= v >= low && v <= high;
   if (ok) [[likely]]

@@ -11,10 +11,12 @@ Arrays path_arrays(const Topology& topology, std::span<const int32_t> arcs) {
   out.dst.resize(arcs.size());
   std::iota(out.src.begin(), out.src.end(), 0);
   std::iota(out.dst.begin(), out.dst.end(), 1);
-  const auto ilabel = topology.ilabel(), olabel = topology.olabel();
-  for (int32_t a : arcs) out.ilabel.push_back(ilabel[a]);
-  if (!topology.is_acceptor())
-    for (int32_t a : arcs) out.olabel.push_back(olabel[a]);
+  auto copy = [&](std::span<const int32_t> from, Column& to) {
+    to.resize(arcs.size());
+    for (size_t k = 0; k < arcs.size(); ++k) to[k] = from[arcs[k]];
+  };
+  copy(topology.ilabel(), out.ilabel);
+  if (!topology.is_acceptor()) copy(topology.olabel(), out.olabel);
   return out;
 }
 

@@ -5,11 +5,11 @@
 namespace arcgrad {
 
 Graph record_renumbered(const char* op, const Graph& graph, const std::vector<int32_t>& node,
-                        int32_t num_nodes, std::vector<int32_t> arcs) {
+                        int32_t num_nodes, Column arcs) {
   const Topology& t = graph.topology();
   Arrays out;
   out.num_nodes = num_nodes;
-  auto rename = [&](std::span<const int32_t> nodes, std::vector<int32_t>& to) {
+  auto rename = [&](std::span<const int32_t> nodes, Column& to) {
     for (int32_t n : nodes)
       if (node[n] >= 0) to.push_back(node[n]);
     std::sort(to.begin(), to.end());

@@ -3,33 +3,47 @@
 namespace arcgrad {
 namespace {
 
-/// A plain loop that compilers vectorise; inlined into one function per instruction set.
+/// exp(weight) = the returned number * 2^whole. Written so that compilers vectorise loops over it.
+[[gnu::always_inline]] inline double split(double weight, double& whole) {
+  constexpr double kRound = 6755399441055744.0;  // 1.5 * 2^52: adding it rounds to whole numbers
+  const double y = weight * kLog2e;
+  whole = std::abs(y) < 1e15 ? (y + kRound) - kRound : y;
+  double r = (weight - whole * kLn2High) - whole * kLn2Low;
+  r = r > 0.35 ? 0.35 : (r > -0.35 ? r : -0.35);  // also turns the NaN of -inf into a number
+  // The Taylor series in pairs; its remainder is below 1e-17 for |r| < 0.35.
+  const double r2 = r * r, r4 = r2 * r2, r8 = r4 * r4;
+  const double p0 = (1.0 + r) + (0.5 + r * (1.0 / 6.0)) * r2;
+  const double p4 = (1.0 / 24.0 + r * (1.0 / 120.0)) + (1.0 / 720.0 + r * (1.0 / 5040.0)) * r2;
+  const double p8 =
+      (1.0 / 40320.0 + r * (1.0 / 362880.0)) + (1.0 / 3628800.0 + r * (1.0 / 39916800.0)) * r2;
+  const double p12 = 1.0 / 479001600.0 + r * (1.0 / 6227020800.0);
+  return (p0 + p4 * r4) + (p8 + p12 * r4) * r8;
+}
+
+// One function per instruction set, into which the loop is inlined.
+
 [[gnu::always_inline]] inline void split_exp_loop(const double* __restrict weight, int64_t count,
                                                   double* __restrict mantissa,
                                                   double* __restrict exponent) {
-  constexpr double kRound = 6755399441055744.0;  // 1.5 * 2^52: adding it rounds to whole numbers
+  for (int64_t k = 0; k < count; ++k) mantissa[k] = split(weight[k], exponent[k]);
+}
+
+template <class T>
+[[gnu::always_inline]] inline void plain_exp_loop(const T* __restrict weight, int64_t count,
+                                                  double* __restrict out) {
   for (int64_t k = 0; k < count; ++k) {
-    const double w = weight[k];
-    const double y = w * kLog2e;
-    const double whole = std::abs(y) < 1e15 ? (y + kRound) - kRound : y;
-    double r = (w - whole * kLn2High) - whole * kLn2Low;
-    r = r > 0.35 ? 0.35 : (r > -0.35 ? r : -0.35);  // also turns the NaN of -inf into a number
-    // The Taylor series in pairs; its remainder is below 1e-17 for |r| < 0.35.
-    const double r2 = r * r, r4 = r2 * r2, r8 = r4 * r4;
-    const double p0 = (1.0 + r) + (0.5 + r * (1.0 / 6.0)) * r2;
-    const double p4 = (1.0 / 24.0 + r * (1.0 / 120.0)) + (1.0 / 720.0 + r * (1.0 / 5040.0)) * r2;
-    const double p8 =
-        (1.0 / 40320.0 + r * (1.0 / 362880.0)) + (1.0 / 3628800.0 + r * (1.0 / 39916800.0)) * r2;
-    const double p12 = 1.0 / 479001600.0 + r * (1.0 / 6227020800.0);
-    mantissa[k] = (p0 + p4 * r4) + (p8 + p12 * r4) * r8;
-    exponent[k] = whole;
+    double whole;
+    const double mantissa = split(weight[k], whole);
+    out[k] = mantissa * pow2(whole);
   }
 }
 
-using SplitExp = void (*)(const double*, int64_t, double*, double*);
-
 void split_exp_baseline(const double* weight, int64_t count, double* mantissa, double* exponent) {
   split_exp_loop(weight, count, mantissa, exponent);
+}
+template <class T>
+void plain_exp_baseline(const T* weight, int64_t count, double* out) {
+  plain_exp_loop(weight, count, out);
 }
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -37,20 +51,31 @@ void split_exp_baseline(const double* weight, int64_t count, double* mantissa, d
                                                 double* mantissa, double* exponent) {
   split_exp_loop(weight, count, mantissa, exponent);
 }
-
-SplitExp choose() {
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? split_exp_avx2
-                                                                         : split_exp_baseline;
+template <class T>
+[[gnu::target("avx2,fma")]] void plain_exp_avx2(const T* weight, int64_t count, double* out) {
+  plain_exp_loop(weight, count, out);
 }
+
+const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 #else
-SplitExp choose() { return split_exp_baseline; }
+constexpr bool has_avx2 = false;
+constexpr auto split_exp_avx2 = split_exp_baseline;
+template <class T>
+constexpr auto plain_exp_avx2 = plain_exp_baseline<T>;
 #endif
 
 }  // namespace
 
 void split_exp(const double* weight, int64_t count, double* mantissa, double* exponent) {
-  static const SplitExp chosen = choose();
-  chosen(weight, count, mantissa, exponent);
+  (has_avx2 ? split_exp_avx2 : split_exp_baseline)(weight, count, mantissa, exponent);
+}
+
+void plain_exp(const float* weight, int64_t count, double* out) {
+  (has_avx2 ? plain_exp_avx2<float> : plain_exp_baseline<float>)(weight, count, out);
+}
+
+void plain_exp(const double* weight, int64_t count, double* out) {
+  (has_avx2 ? plain_exp_avx2<double> : plain_exp_baseline<double>)(weight, count, out);
 }
 
 }  // namespace arcgrad

@@ -50,4 +50,9 @@ inline double log(const Scaled& x) {
 /// weight of -inf has exponent -inf. Uses wide vectors where the processor has them.
 void split_exp(const double* weight, int64_t count, double* mantissa, double* exponent);
 
+/// exp(weight[k]) as it is, for weights of at most kPlainExp in size, or -inf.
+void plain_exp(const float* weight, int64_t count, double* out);
+void plain_exp(const double* weight, int64_t count, double* out);
+inline constexpr double kPlainExp = 170.0;
+
 }  // namespace arcgrad

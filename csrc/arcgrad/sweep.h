@@ -53,22 +53,26 @@ class Sweep {
   int32_t best_arc(int32_t node) const {
     return best_slot_[node] < 0 ? -1 : adjacency_->arc(best_slot_[node]);
   }
+  /// The node before that arc, if there is one.
+  int32_t best_node(int32_t node) const {
+    return best_node_.empty() ? adjacency_->node[best_slot_[node]] : best_node_[node];
+  }
 
-  /// The share of the arc in `slot` in the score of `node`, with `slots().offset` giving its slots.
+  /// In a reverse sweep, the share of the arc in `slot` in the score of `node`, with
+  /// `slots().offset` giving its slots.
   double share(int32_t node, int32_t slot) const { return term_[slot] * inverse_sum_[node]; }
-  /// The arcs by which paths arrive at each node.
+  /// The arcs by which the paths of a reverse sweep arrive at each node.
   const Adjacency& slots() const { return *adjacency_; }
   const Topology& topology() const { return *topology_; }
 
   /// Adds to `grad` the gradient of the sum of seed[n] * score(n).
-  void pull_back(std::vector<double> seed, Weights& grad) const;
+  void pull_back(Buffer<double> seed, Weights& grad) const;
   /// The derivative of each score when the weights move along `direction`.
-  std::vector<double> push_forward(const Weights& direction) const;
+  Buffer<double> push_forward(const Weights& direction) const;
   /// Adds to `grad` `factor` times the derivative of what pull_back(seed) gives, when the weights
   /// move along `direction` and the seed along `seed_moved`; `moved` is push_forward(direction).
-  void pull_back_moved(std::vector<double> seed, std::vector<double> seed_moved,
-                       const Weights& direction, const std::vector<double>& moved, double factor,
-                       Weights& grad) const;
+  void pull_back_moved(Buffer<double> seed, Buffer<double> seed_moved, const Weights& direction,
+                       const Buffer<double>& moved, double factor, Weights& grad) const;
 
  private:
   /// A strongly connected component: the matrix of its arcs, in units of the best paths so that no
@@ -81,13 +85,15 @@ class Sweep {
     void solve(std::vector<double>& rhs) const;
     void solve_transposed(std::vector<double>& rhs) const;
     /// Turns what flows into each node from outside into all that flows through it.
-    void solve_mass(std::vector<double>& mass) const;
+    void solve_mass(Buffer<double>& mass) const;
   };
   struct Setup;
   struct Component;
 
   template <class T>
   void run_acyclic(const T* weight, const Setup& setup);
+  template <bool keep, class T>
+  bool run_pushed(const T* weight, const std::vector<uint8_t>& is_source);
   template <class T>
   void run_acyclic_best(const T* weight, const Setup& setup);
   void run_components(const Setup& setup);
@@ -111,6 +117,9 @@ class Sweep {
   TopologyPtr topology_;
   const Adjacency* adjacency_ = nullptr;
   bool keep_ = false;
+  /// Whether the sweep went along the arcs in their order. Then `adjacency_` has the arcs by which
+  /// paths leave each node, and the share of arc k of node n is term_[k] * inverse_sum_[dst of k].
+  bool is_pushed_ = false;
   /// Node at each position; empty if position p is node p, or node p from the end if the sweep goes
   /// backwards.
   std::vector<int32_t> own_order_;
@@ -118,14 +127,16 @@ class Sweep {
   /// Block that each node belongs to, or -1; empty without blocks.
   std::vector<int32_t> block_of_;
   std::vector<Block> blocks_;
-  std::vector<Scaled> scores_;  // log semiring
-  std::vector<double> best_;    // tropical semiring
-  std::vector<int32_t> best_slot_;
+  Buffer<Scaled> scores_;  // log semiring
+  Buffer<double> best_;    // tropical semiring
+  Buffer<int32_t> best_slot_;
+  /// Empty if there are cycles. Kept so that following a path does not look into every arc.
+  Buffer<int32_t> best_node_;
   /// The share of slot k of node n is term_[k] * inverse_sum_[n]. The buffer is that of weights
   /// because that one is fast to get.
   Weights term_buffer_;
   double* term_ = nullptr;
-  std::vector<double> inverse_sum_;
+  Buffer<double> inverse_sum_;
 };
 
 }  // namespace arcgrad

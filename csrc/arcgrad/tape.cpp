@@ -95,7 +95,13 @@ class MovesRule final : public Rule {
 };
 
 Graph make_moves(const char* op, TopologyPtr topology, DType dtype, std::vector<Moved> inputs) {
-  Weights out = move_weights(topology->num_arcs(), dtype, inputs);
+  Weights out;
+  if (inputs.size() == 1 && inputs[0].map.is_identity() && inputs[0].factor == 1.0 &&
+      inputs[0].graph.num_arcs() == topology->num_arcs()) {
+    out = inputs[0].graph.weights().cast(dtype);  // shared, since weights are never written again
+  } else {
+    out = move_weights(topology->num_arcs(), dtype, inputs);
+  }
   std::vector<Graph> graphs;
   graphs.reserve(inputs.size());
   for (const Moved& input : inputs) graphs.push_back(input.graph);
@@ -375,14 +381,14 @@ void ArcMap::apply(const Weights& from, Weights& to, double factor) const {
       using To = decltype(to_kind);
       const auto* in = from.view<decltype(from_kind)>().data();
       To* out = to.fill<To>().data();
-      if (!arcs_) {
+      if (!owner_) {
         if (transposed_)
           add_scaled(in + offset_, out, to.size(), factor);
         else
           add_scaled(in, out + offset_, from.size(), factor);
         return;
       }
-      const std::vector<int32_t>& arcs = *arcs_;
+      const std::span<const int32_t> arcs = arcs_;
       const size_t count = arcs.size();
       if (transposed_) {
         for (size_t k = 0; k < count; ++k)
@@ -397,15 +403,6 @@ void ArcMap::apply(const Weights& from, Weights& to, double factor) const {
 
 bool tracks(std::span<const Graph> inputs) {
   return grad_enabled && std::ranges::any_of(inputs, [](const Graph& g) { return g.calc_grad(); });
-}
-
-Weights move_weights(int64_t num_arcs, DType dtype, std::span<const Moved> inputs) {
-  if (inputs.size() == 1 && inputs[0].map.is_identity() && inputs[0].factor == 1.0 &&
-      inputs[0].graph.num_arcs() == num_arcs)
-    return inputs[0].graph.weights().cast(dtype);  // shared, as weights are never written again
-  Weights out = Weights::zeros(num_arcs, dtype);
-  for (const Moved& input : inputs) input.map.apply(input.graph.weights(), out, input.factor);
-  return out;
 }
 
 std::unique_ptr<Rule> make_moves_rule(std::span<const Moved> inputs) {

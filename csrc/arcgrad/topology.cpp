@@ -157,6 +157,21 @@ Topology::Topology(int32_t frames, int32_t labels) : dense_(Dense{frames, labels
   arrays_.accept = {frames};
 }
 
+Topology::Topology(std::shared_ptr<const Topology> base, Change change)
+    : base_(std::move(base)), change_(change) {
+  // Bases do not pile up: that of a base takes its place.
+  if (base_->base_) {
+    const Change& first = base_->change_;
+    auto side = [&](Side s) { return s == Side::input ? first.ilabel : first.olabel; };
+    change_ = {first.is_reversed != change.is_reversed, side(change.ilabel), side(change.olabel)};
+    base_ = base_->base_;
+  }
+  arrays_.num_nodes = base_->num_nodes();
+  arrays_.start = base_->arrays_.start;
+  arrays_.accept = base_->arrays_.accept;
+  if (change_.is_reversed) arrays_.start.swap(arrays_.accept);
+}
+
 bool Topology::is_start(int32_t node) const { return contains(arrays_.start, node); }
 bool Topology::is_accept(int32_t node) const { return contains(arrays_.accept, node); }
 
@@ -174,6 +189,16 @@ const Arrays& Topology::arrays() const {
           arrays_.ilabel[a] = c;
         }
     });
+  if (base_)
+    std::call_once(arrays_once_, [this] {
+      auto copy = [](std::span<const int32_t> from, Column& to) {
+        to.assign(from.begin(), from.end());
+      };
+      copy(src(), arrays_.src);
+      copy(dst(), arrays_.dst);
+      copy(ilabel(), arrays_.ilabel);
+      if (!is_acceptor()) copy(olabel(), arrays_.olabel);
+    });
   return arrays_;
 }
 
@@ -183,29 +208,61 @@ Topology::Derived& Topology::derived() const {
 }
 
 bool Topology::is_acceptor() const {
+  if (base_) return change_.ilabel == change_.olabel || base_->is_acceptor();
   if (dense_ || arrays_.olabel.empty()) return true;
   return derived().is_acceptor.get([this] { return arrays_.ilabel == arrays_.olabel; });
 }
 
 const Adjacency& Topology::in() const {
+  if (base_) return change_.is_reversed ? base_->out() : base_->in();
   return derived().in.get([this] { return group(num_nodes(), dst(), src()); });
 }
 
 const Adjacency& Topology::out() const {
+  if (base_) return change_.is_reversed ? base_->in() : base_->out();
   return derived().out.get([this] { return group(num_nodes(), src(), dst()); });
 }
 
 const LabelIndex& Topology::index(Side side) const {
   if (is_acceptor()) side = Side::input;
+  if (base_ && !change_.is_reversed)
+    return base_->index(side == Side::input ? change_.ilabel : change_.olabel);
   return derived().index[static_cast<int>(side)].get(
       [&] { return sort_by_label(out(), label(side)); });
 }
 
+const TopologyPtr& Topology::sorted(Side side) const {
+  return derived().sorted[static_cast<int>(side)].get([&]() -> TopologyPtr {
+    const LabelIndex& index = this->index(side);
+    bool is_sorted = true;
+    for (size_t k = 0; k < index.arc.size(); ++k)
+      is_sorted &= index.arc[k] == static_cast<int32_t>(k);
+    if (is_sorted) return nullptr;
+    Arrays out{num_nodes(), arrays_.start, arrays_.accept, {}, {}, {}, {}};
+    out.dst.assign(index.dst.begin(), index.dst.end());
+    out.src.resize(index.arc.size());
+    for (int32_t n = 0; n < num_nodes(); ++n)
+      std::fill(&out.src[0] + index.offset[n], &out.src[0] + index.offset[n + 1], n);
+    auto take = [&](Side from) {
+      if (from == side || is_acceptor()) return Column(index.label.begin(), index.label.end());
+      const auto labels = label(from);
+      Column column(index.arc.size());
+      for (size_t k = 0; k < column.size(); ++k) column[k] = labels[index.arc[k]];
+      return column;
+    };
+    out.ilabel = take(Side::input);
+    if (!is_acceptor()) out.olabel = take(Side::output);
+    return std::make_shared<Topology>(std::move(out));
+  });
+}
+
 const Order& Topology::order() const {
+  if (base_ && !change_.is_reversed) return base_->order();
   return derived().order.get([this]() -> Order {
     if (dense_) return {};
     bool forward = true;
-    for (size_t a = 0; a < arrays_.src.size(); ++a) forward &= arrays_.src[a] < arrays_.dst[a];
+    const auto from = src(), to = dst();
+    for (size_t a = 0; a < from.size(); ++a) forward &= from[a] < to[a];
     if (forward) return {};
     Order order;
     order.nodes = topological_order(in(), out());
@@ -223,6 +280,7 @@ const std::shared_ptr<const trellis::Form>& Topology::form(Side side) const {
 Arrays Topology::release() && {
   arrays();
   dense_.reset();
+  base_.reset();
   return std::move(arrays_);
 }
 
@@ -236,9 +294,20 @@ bool same_structure(const Topology& a, const Topology& b) {
   if (&a == &b) return true;
   if (a.num_nodes() != b.num_nodes() || a.num_arcs() != b.num_arcs()) return false;
   if (a.dense() && b.dense()) return a.dense()->labels == b.dense()->labels;
-  return equal_spans(a.start(), b.start()) && equal_spans(a.accept(), b.accept()) &&
-         equal_spans(a.src(), b.src()) && equal_spans(a.dst(), b.dst()) &&
-         equal_spans(a.ilabel(), b.ilabel()) && equal_spans(a.olabel(), b.olabel());
+  // Topologies do not change, so two that are equal need comparing only once. Whoever would have
+  // to wait for the lock does without.
+  static std::mutex mutex;
+  auto &known = a.derived().structure, &other = b.derived().structure;
+  if (std::unique_lock lock(mutex, std::try_to_lock); lock && known && known == other) return true;
+  const bool is_same = equal_spans(a.start(), b.start()) && equal_spans(a.accept(), b.accept()) &&
+                       equal_spans(a.src(), b.src()) && equal_spans(a.dst(), b.dst()) &&
+                       equal_spans(a.ilabel(), b.ilabel()) && equal_spans(a.olabel(), b.olabel());
+  if (!is_same) return false;
+  if (std::unique_lock lock(mutex, std::try_to_lock); lock) {
+    if (!known) known = other ? other : std::make_shared<const int>();
+    other = known;
+  }
+  return true;
 }
 
 }  // namespace arcgrad

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "arcgrad/memory.h"
+
 namespace arcgrad {
 
 namespace trellis {
@@ -22,6 +24,9 @@ enum class Side : uint8_t { input, output };
 
 /// Throws unless `count` fits the int32 ids of nodes and arcs.
 void require_size(std::string_view op, std::string_view what, int64_t count);
+
+/// Nodes, arcs or labels.
+using Column = Buffer<int32_t>;
 
 /// The arcs of each node: node n has the slots [offset[n], offset[n + 1]).
 struct Adjacency {
@@ -56,9 +61,9 @@ struct Order {
 struct Arrays {
   int32_t num_nodes = 0;
   /// Ascending node ids.
-  std::vector<int32_t> start, accept;
+  Column start, accept;
   /// One entry per arc. `olabel` is empty if every arc has equal labels.
-  std::vector<int32_t> src, dst, ilabel, olabel;
+  Column src, dst, ilabel, olabel;
 };
 
 /// Nodes, arcs and labels, without weights. Immutable once shared, and safe to read from many
@@ -69,6 +74,13 @@ class Topology {
   /// `frames` + 1 nodes in a row, joined by one arc per label: arc t * labels + c goes from t to
   /// t + 1 with label c. Known by its shape; the arrays are made only if asked for.
   Topology(int32_t frames, int32_t labels);
+  /// The arcs of another topology, turned round and with other labels, whose columns it shares.
+  struct Change {
+    bool is_reversed = false;
+    /// The sides of the other topology that the labels come from.
+    Side ilabel = Side::input, olabel = Side::output;
+  };
+  Topology(std::shared_ptr<const Topology> base, Change change);
   Topology(const Topology&) = delete;
   Topology& operator=(const Topology&) = delete;
 
@@ -80,7 +92,8 @@ class Topology {
 
   int32_t num_nodes() const { return dense_ ? dense_->frames + 1 : arrays_.num_nodes; }
   int32_t num_arcs() const {
-    return dense_ ? dense_->frames * dense_->labels : static_cast<int32_t>(arrays_.src.size());
+    if (dense_) return dense_->frames * dense_->labels;
+    return base_ ? base_->num_arcs() : static_cast<int32_t>(arrays_.src.size());
   }
   /// Start and accept nodes, ascending.
   std::span<const int32_t> start() const { return arrays_.start; }
@@ -88,16 +101,19 @@ class Topology {
   bool is_start(int32_t node) const;
   bool is_accept(int32_t node) const;
 
-  std::span<const int32_t> src() const { return arrays().src; }
-  std::span<const int32_t> dst() const { return arrays().dst; }
-  std::span<const int32_t> ilabel() const { return arrays().ilabel; }
-  std::span<const int32_t> olabel() const {
-    const Arrays& a = arrays();
-    return a.olabel.empty() ? a.ilabel : a.olabel;
+  std::span<const int32_t> src() const {
+    return base_ ? (change_.is_reversed ? base_->dst() : base_->src()) : arrays().src;
+  }
+  std::span<const int32_t> dst() const {
+    return base_ ? (change_.is_reversed ? base_->src() : base_->dst()) : arrays().dst;
   }
   std::span<const int32_t> label(Side side) const {
-    return side == Side::input ? ilabel() : olabel();
+    if (base_) return base_->label(side == Side::input ? change_.ilabel : change_.olabel);
+    const Arrays& a = arrays();
+    return side == Side::input || a.olabel.empty() ? a.ilabel : a.olabel;
   }
+  std::span<const int32_t> ilabel() const { return label(Side::input); }
+  std::span<const int32_t> olabel() const { return label(Side::output); }
   const Arrays& arrays() const;
 
   /// Whether every arc has the same label on both sides.
@@ -107,13 +123,15 @@ class Topology {
   const Adjacency& in() const;
   const Adjacency& out() const;
   const LabelIndex& index(Side side) const;
+  /// The topology with arc k the arc `index(side).arc[k]`; null if that is arc k everywhere.
+  const std::shared_ptr<const Topology>& sorted(Side side) const;
   const Order& order() const;
   /// The graph arranged for a recursion over frames.
   const std::shared_ptr<const trellis::Form>& form(Side side) const;
 
   /// For the only owner of a topology: whether nothing was derived from the arrays yet, the arrays
   /// to edit if so, and the arrays taken out if not.
-  bool is_pristine() const { return !dense_ && !derived_; }
+  bool is_pristine() const { return !dense_ && !base_ && !derived_; }
   Arrays& pristine() { return arrays_; }
   Arrays release() &&;
 
@@ -132,13 +150,19 @@ class Topology {
     Lazy<Adjacency> in, out;
     Lazy<LabelIndex> index[2];
     Lazy<std::shared_ptr<const trellis::Form>> form[2];
+    Lazy<std::shared_ptr<const Topology>> sorted[2];
     Lazy<Order> order;
     Lazy<bool> is_acceptor;
+    /// Shared by topologies that were found to have the same structure.
+    std::shared_ptr<const int> structure;
   };
   Derived& derived() const;
+  friend bool same_structure(const Topology& a, const Topology& b);
 
   mutable Arrays arrays_;
   std::optional<Dense> dense_;
+  std::shared_ptr<const Topology> base_;
+  Change change_;
   mutable std::once_flag arrays_once_, derived_once_;
   mutable std::unique_ptr<Derived> derived_;
 };

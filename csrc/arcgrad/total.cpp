@@ -44,13 +44,13 @@ Total::Total(const char* op, const Graph& graph, bool keep)
   value_ = top + std::log(sum);
 }
 
-std::vector<double> Total::seed(double factor) const {
-  std::vector<double> seed(static_cast<size_t>(sweep_.topology().num_nodes()));
+Buffer<double> Total::seed(double factor) const {
+  Buffer<double> seed(static_cast<size_t>(sweep_.topology().num_nodes()), 0.0);
   for (size_t i = 0; i < ends_.size(); ++i) seed[ends_[i]] = factor * share_[i];
   return seed;
 }
 
-double Total::mean(const std::vector<double>& moved) const {
+double Total::mean(const Buffer<double>& moved) const {
   double mean = 0.0;
   for (size_t i = 0; i < ends_.size(); ++i) mean += share_[i] * moved[ends_[i]];
   return mean;
@@ -63,9 +63,9 @@ void Total::add_posteriors(double factor, Weights& grad) const {
 double Total::slope(const Weights& direction) const { return mean(sweep_.push_forward(direction)); }
 
 void Total::add_curvature(const Weights& direction, double factor, Weights& grad) const {
-  const std::vector<double> moved = sweep_.push_forward(direction);
+  const Buffer<double> moved = sweep_.push_forward(direction);
   const double centre = mean(moved);
-  std::vector<double> seed_moved(moved.size());
+  Buffer<double> seed_moved(moved.size(), 0.0);
   for (size_t i = 0; i < ends_.size(); ++i)
     seed_moved[ends_[i]] = share_[i] * (moved[ends_[i]] - centre);
   sweep_.pull_back_moved(seed(1.0), std::move(seed_moved), direction, moved, factor, grad);

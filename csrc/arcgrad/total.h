@@ -23,8 +23,8 @@ class Total {
   void add_curvature(const Weights& direction, double factor, Weights& grad) const;
 
  private:
-  std::vector<double> seed(double factor) const;
-  double mean(const std::vector<double>& moved) const;
+  Buffer<double> seed(double factor) const;
+  double mean(const Buffer<double>& moved) const;
 
   Sweep sweep_;
   std::vector<int32_t> ends_;

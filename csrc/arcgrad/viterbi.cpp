@@ -21,8 +21,7 @@ BestPath find_best_path(const char* op, const Graph& graph) {
     path.start = n;
   }
   if (path.start < 0) return path;
-  const auto dst = t.dst();
-  for (int32_t a = sweep.best_arc(path.start); a >= 0; a = sweep.best_arc(dst[a]))
+  for (int32_t n = path.start, a; (a = sweep.best_arc(n)) >= 0; n = sweep.best_node(n))
     path.arcs.push_back(a);
   return path;
 }

@@ -1,37 +1,20 @@
 #include "arcgrad/weights.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <new>
-#ifdef __linux__
-#include <sys/mman.h>
-#endif
+
+#include "arcgrad/memory.h"
 
 namespace arcgrad {
 namespace {
-
-/// From this size on, memory comes in huge pages: the page faults of small ones take longer than
-/// the work of most ops.
-constexpr size_t kHuge = size_t{4} << 20;
-
-template <class T>
-std::shared_ptr<T[]> allocate_huge(size_t count) {
-  constexpr size_t kPage = size_t{2} << 20;
-  const size_t bytes = (count * sizeof(T) + kPage - 1) / kPage * kPage;
-  void* memory = std::aligned_alloc(kPage, bytes);
-  if (!memory) throw std::bad_alloc();
-#ifdef __linux__
-  madvise(memory, bytes, MADV_HUGEPAGE);
-#endif
-  return {static_cast<T*>(memory), [](T* p) { std::free(p); }};
-}
 
 /// Never null, so that an empty buffer differs from no buffer.
 template <class T>
 std::shared_ptr<T[]> allocate(int64_t size, bool zero) {
   const auto count = static_cast<size_t>(std::max<int64_t>(size, 1));
-  if (count * sizeof(T) >= kHuge) {
-    auto buffer = allocate_huge<T>(count);
+  const size_t bytes = count * sizeof(T);
+  if (bytes >= kLarge) {
+    std::shared_ptr<T[]> buffer(static_cast<T*>(allocate_large(bytes)),
+                                [bytes](T* memory) { free_large(memory, bytes); });
     if (zero) std::fill(buffer.get(), buffer.get() + count, T{0});
     return buffer;
   }

@@ -34,6 +34,37 @@ def test_is_minus_infinity_with_zero_gradient_when_no_path_is_accepted():
     assert weights(ag.grad(score, graph)).tolist() == [0.0]
 
 
+@pytest.mark.parametrize("skip", [2, 50, 300])
+@pytest.mark.parametrize("mean", [0.0, -5.0, 5.0, -160.0, 160.0, -300.0, 300.0])
+def test_does_not_depend_on_the_order_of_arcs(mean, skip):
+    # Arcs in order take a faster way, unless scores or weights are too far apart.
+    rng = np.random.default_rng(0)
+    num_nodes = 400
+    src = np.repeat(np.arange(num_nodes), 3)
+    dst = np.minimum(src + 1 + np.tile([0, 1, skip], num_nodes), num_nodes)
+    weight = rng.normal(mean, size=len(src))
+
+    def score_and_posteriors(order):
+        graph = ag.Graph.from_arrays(
+            src[order],
+            dst[order],
+            np.zeros_like(src),
+            None,
+            weight[order],
+            start=[0],
+            accept=[num_nodes],
+        )
+        score = ag.forward_score(graph)
+        posteriors = np.empty(len(src))
+        posteriors[order] = weights(ag.grad(score, graph))
+        return score.item(), posteriors
+
+    score, posteriors = score_and_posteriors(np.arange(len(src)))
+    other_score, others = score_and_posteriors(rng.permutation(len(src)))
+    assert score == pytest.approx(other_score, rel=1e-14)
+    np.testing.assert_allclose(posteriors, others, rtol=1e-9, atol=1e-180)
+
+
 def test_an_impossible_arc_adds_nothing_and_gets_no_gradient():
     graph = build(2, {0}, {1}, [(0, 1, 0, 0, 0.5), (0, 1, 1, 1, -math.inf)])
     score = ag.forward_score(graph)

@@ -24,6 +24,18 @@ def test_a_clone_does_not_follow_later_edits():
     assert copy.weights_to_list() == [0.5]
 
 
+@pytest.mark.parametrize("op", [ag.reverse, ag.invert, ag.project_input, ag.project_output])
+def test_editing_one_of_two_graphs_that_share_arrays_leaves_the_other(op):
+    graph = build(2, {0}, {1}, [(0, 1, 3, 4, 0.5)])
+    result = op(op(graph))
+    before, expected = snapshot(graph), snapshot(result)
+    result.add_arc(0, 0, 7, 8)
+    assert snapshot(graph) == before
+    result = op(op(graph))
+    graph.add_arc(0, 0, 7, 8)
+    assert snapshot(result) == expected
+
+
 @given(convergent())
 def test_projections_and_inversion_change_labels_only(graph):
     for result, labels in (

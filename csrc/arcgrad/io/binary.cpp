@@ -78,8 +78,8 @@ void put(std::string& out, std::span<const int32_t> values) {
 class Reader {
  public:
   explicit Reader(const char* at) : at_(at) {}
-  std::vector<int32_t> get_ids(int32_t count) {
-    std::vector<int32_t> out(static_cast<size_t>(count));
+  Column get_ids(int32_t count) {
+    Column out(static_cast<size_t>(count));
     get(out.data(), out.size() * sizeof(int32_t));
     return out;
   }

@@ -127,11 +127,11 @@ class Parser {
     }
   }
 
-  std::vector<int32_t> next_ids(const char* what) {
+  Column next_ids(const char* what) {
     require(next_line(), op_, name_, " must begin with a line of start nodes and a line of accept ",
             "nodes, but it has ", num_lines_ == 0 ? "no line" : "one line");
     ++num_lines_;
-    std::vector<int32_t> ids;
+    Column ids;
     ids.reserve(columns_.size());
     for (const auto column : columns_)
       ids.push_back(parse_node(text("the ", what, " node"), column));

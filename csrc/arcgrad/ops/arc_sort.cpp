@@ -1,16 +1,15 @@
-#include <numeric>
-
 #include "arcgrad/ops.h"
-#include "arcgrad/renumber.h"
+#include "arcgrad/tape.h"
 
 namespace arcgrad {
 
 Graph arc_sort(const Graph& graph, bool olabel) {
-  const Topology& t = graph.topology();
-  std::vector<int32_t> node(static_cast<size_t>(t.num_nodes()));
-  std::iota(node.begin(), node.end(), 0);
-  return record_renumbered("arc_sort", graph, node, t.num_nodes(),
-                           t.index(olabel ? Side::output : Side::input).arc);
+  const Side side = olabel ? Side::output : Side::input;
+  const TopologyPtr& topology = graph.topology_ptr();
+  const TopologyPtr& sorted = topology->sorted(side);
+  if (!sorted) return record_moves("arc_sort", topology, {{graph, ArcMap::identity()}});
+  return record_moves("arc_sort", sorted,
+                      {{graph, ArcMap::gather(topology, topology->index(side).arc)}});
 }
 
 }  // namespace arcgrad

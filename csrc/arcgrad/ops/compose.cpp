@@ -257,7 +257,7 @@ Composed compose_topologies(const char* op, const Topology& topology1, const Top
       map2[a++] = a2;
     }
   }
-  if (out.ilabel == out.olabel) out.olabel = std::vector<int32_t>();
+  if (out.ilabel == out.olabel) out.olabel = Column();
   return {std::move(out), ArcMap::gather(std::move(map1)), ArcMap::gather(std::move(map2))};
 }
 

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "arcgrad/ops.h"
 #include "arcgrad/renumber.h"
 
@@ -20,20 +22,38 @@ void mark(const Adjacency& along, std::span<const int32_t> sources, uint8_t bit,
   }
 }
 
+/// Whether only some of `allowed`, ascending, have no arc.
+bool have_arcs_except(const Adjacency& adjacency, std::span<const int32_t> allowed) {
+  for (size_t n = 0; n + 1 < adjacency.offset.size(); ++n)
+    if (adjacency.offset[n] == adjacency.offset[n + 1] &&
+        !std::ranges::binary_search(allowed, static_cast<int32_t>(n)))
+      return false;
+  return true;
+}
+
 }  // namespace
 
 Graph connect(const Graph& graph) {
   const Topology& t = graph.topology();
+  // Without cycles, following arcs backwards ends at a node without any, which has to be a start.
+  if (t.is_acyclic() && have_arcs_except(t.in(), t.start()) &&
+      have_arcs_except(t.out(), t.accept()))
+    return record_moves("connect", graph.topology_ptr(), {{graph, ArcMap::identity()}});
   std::vector<uint8_t> marks(static_cast<size_t>(t.num_nodes()));
   mark(t.out(), t.start(), 1, marks);
   mark(t.in(), t.accept(), 2, marks);
-  std::vector<int32_t> node(marks.size(), -1), arcs;
+  std::vector<int32_t> node(marks.size(), -1);
   int32_t num_nodes = 0;
   for (size_t n = 0; n < marks.size(); ++n)
     if (marks[n] == 3) node[n] = num_nodes++;
   const auto src = t.src(), dst = t.dst();
-  for (int32_t a = 0; a < t.num_arcs(); ++a)
-    if (node[src[a]] >= 0 && node[dst[a]] >= 0) arcs.push_back(a);
+  Column arcs(src.size());
+  size_t num_arcs = 0;
+  for (size_t a = 0; a < src.size(); ++a) {
+    arcs[num_arcs] = static_cast<int32_t>(a);
+    num_arcs += node[src[a]] >= 0 && node[dst[a]] >= 0;
+  }
+  arcs.resize(num_arcs);
   return record_renumbered("connect", graph, node, num_nodes, std::move(arcs));
 }
 

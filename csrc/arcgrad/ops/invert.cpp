@@ -4,12 +4,11 @@
 namespace arcgrad {
 
 Graph invert(const Graph& graph) {
-  const Topology& t = graph.topology();
-  if (t.is_acceptor())
-    return record_moves("invert", graph.topology_ptr(), {{graph, ArcMap::identity()}});
-  Arrays arrays = t.arrays();
-  arrays.ilabel.swap(arrays.olabel);
-  return record_moves("invert", std::move(arrays), {{graph, ArcMap::identity()}});
+  TopologyPtr topology = graph.topology_ptr();
+  if (!topology->is_acceptor())
+    topology = std::make_shared<Topology>(
+        topology, Topology::Change{.ilabel = Side::output, .olabel = Side::input});
+  return record_moves("invert", std::move(topology), {{graph, ArcMap::identity()}});
 }
 
 }  // namespace arcgrad

@@ -4,12 +4,10 @@
 namespace arcgrad {
 
 Graph project_input(const Graph& graph) {
-  const Topology& t = graph.topology();
-  if (t.is_acceptor())
-    return record_moves("project_input", graph.topology_ptr(), {{graph, ArcMap::identity()}});
-  Arrays arrays = t.arrays();
-  arrays.olabel.clear();
-  return record_moves("project_input", std::move(arrays), {{graph, ArcMap::identity()}});
+  TopologyPtr topology = graph.topology_ptr();
+  if (!topology->is_acceptor())
+    topology = std::make_shared<Topology>(topology, Topology::Change{.olabel = Side::input});
+  return record_moves("project_input", std::move(topology), {{graph, ArcMap::identity()}});
 }
 
 }  // namespace arcgrad

@@ -4,13 +4,10 @@
 namespace arcgrad {
 
 Graph project_output(const Graph& graph) {
-  const Topology& t = graph.topology();
-  if (t.is_acceptor())
-    return record_moves("project_output", graph.topology_ptr(), {{graph, ArcMap::identity()}});
-  Arrays arrays = t.arrays();
-  arrays.ilabel = std::move(arrays.olabel);
-  arrays.olabel.clear();
-  return record_moves("project_output", std::move(arrays), {{graph, ArcMap::identity()}});
+  TopologyPtr topology = graph.topology_ptr();
+  if (!topology->is_acceptor())
+    topology = std::make_shared<Topology>(topology, Topology::Change{.ilabel = Side::output});
+  return record_moves("project_output", std::move(topology), {{graph, ArcMap::identity()}});
 }
 
 }  // namespace arcgrad

@@ -152,7 +152,7 @@ Graph remove(const Graph& graph, int32_t ilabel, std::optional<int32_t> olabel, 
   // A start from which removed arcs leave cannot stay one: their weight needs an arc to sit on. The
   // node that stands for all such starts comes first, and so do its arcs, so that a chain stays in
   // order.
-  std::vector<int32_t> merged;
+  Column merged;
   Result result;
   for (int32_t n : t.start()) (closures.is_needed(n) ? merged : result.arrays.start).push_back(n);
   const int32_t shift = merged.empty() ? 0 : 1;

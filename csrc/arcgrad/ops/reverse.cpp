@@ -4,10 +4,9 @@
 namespace arcgrad {
 
 Graph reverse(const Graph& graph) {
-  Arrays arrays = graph.topology().arrays();
-  arrays.src.swap(arrays.dst);
-  arrays.start.swap(arrays.accept);
-  return record_moves("reverse", std::move(arrays), {{graph, ArcMap::identity()}});
+  const Topology::Change change{.is_reversed = true};
+  return record_moves("reverse", std::make_shared<Topology>(graph.topology_ptr(), change),
+                      {{graph, ArcMap::identity()}});
 }
 
 }  // namespace arcgrad

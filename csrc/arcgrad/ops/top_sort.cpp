@@ -22,10 +22,12 @@ int32_t node_on_cycle(const Topology& t) {
 
 Graph top_sort(const Graph& graph) {
   const Topology& t = graph.topology();
-  require(t.is_acyclic(), "top_sort", "the graph must have no cycle, but node ", node_on_cycle(t),
-          " lies on one");
+  if (!t.is_acyclic())
+    fail("top_sort", "the graph must have no cycle, but node ", node_on_cycle(t), " lies on one");
+  if (t.order().nodes.empty())
+    return record_moves("top_sort", graph.topology_ptr(), {{graph, ArcMap::identity()}});
   std::vector<int32_t> node(static_cast<size_t>(t.num_nodes()));
-  std::vector<int32_t> arcs(static_cast<size_t>(t.num_arcs()));
+  Column arcs(static_cast<size_t>(t.num_arcs()));
   for (int32_t p = 0; p < t.num_nodes(); ++p) node[t.order().node(p)] = p;
   std::iota(arcs.begin(), arcs.end(), 0);
   return record_renumbered("top_sort", graph, node, t.num_nodes(), std::move(arcs));

@@ -2,12 +2,11 @@
 #include <cmath>
 #include <functional>
 #include <limits>
-#include <mutex>
-#include <new>
 #include <numbers>
 #include <numeric>
 #include <type_traits>
 
+#include "arcgrad/memory.h"
 #include "arcgrad/parallel.h"
 #include "arcgrad/trellis/dense_steps.h"
 #include "arcgrad/trellis/kernel.h"
@@ -45,19 +44,6 @@ namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-/// Numbers from a multiple of 64 bytes on, so that no vector lies in two cache lines.
-constexpr std::align_val_t kAlignment{64};
-template <class T>
-struct Free {
-  void operator()(T* p) const { ::operator delete[](p, kAlignment); }
-};
-template <class T>
-using Buffer = std::unique_ptr<T[], Free<T>>;
-template <class T>
-Buffer<T> make_buffer(int64_t size) {
-  return Buffer<T>(new (kAlignment) T[static_cast<size_t>(size)]);
-}
-
 template <class T>
 const DenseSteps<T>& dense_steps() {
   if constexpr (sizeof(T) == 4)
@@ -72,7 +58,7 @@ int64_t padded(int64_t count, int64_t to) { return (count + to - 1) / to * to; }
 template <class T>
 struct Tables {
   /// W and its transpose in panels, divided by 2^exponent.
-  Buffer<T> forward, backward;
+  Block<T> forward, backward;
   double exponent = 0.0;
   /// The largest exponent of the scores to the end.
   double end_exponent = 0.0;
@@ -110,11 +96,11 @@ Tables<T>::Tables(const Factor& factor) {
   end_exponent = highest_end;
   has_full_end = lowest_end > -kInf && highest_end - lowest_end <= Range::kFull;
   if (!fits) return;
-  forward = make_buffer<T>(width * count);
-  backward = make_buffer<T>(width * count);
+  forward = Block<T>(width * count);
+  backward = Block<T>(width * count);
   // As many rows as a panel of the transpose has columns at a time.
   constexpr int64_t kRows = kPanel<T>;
-  const Buffer<T> rows = make_buffer<T>(kRows * width);
+  const Block<T> rows = Block<T>(kRows * width);
   for (int64_t first = 0; first < width; first += kRows) {
     std::fill_n(rows.get(), kRows * width, T{0});
     for (int64_t s = first; s < std::min(first + kRows, count); ++s) {
@@ -259,7 +245,7 @@ struct ArcSums {
   /// Of the examples without frames.
   double empty = 0.0;
   /// For each pair of places the sum of v * f; times the weight it is the posterior of the arc.
-  Buffer<double> between;
+  Block<double> between;
   double unit = 1.0;
 };
 
@@ -290,11 +276,11 @@ class Recursion {
   struct Segment {
     int32_t first = 0, last = -1;
     T *v = nullptr, *e = nullptr;
-    Buffer<T> memory;
+    Block<T> memory;
 
     void allocate(int64_t size) {
       // In one piece, which malloc is more likely to have at hand without asking for new pages.
-      memory = make_buffer<T>(2 * size);
+      memory = Block<T>(2 * size);
       v = memory.get();
       e = v + size;
     }
@@ -302,12 +288,12 @@ class Recursion {
   /// What advance() works with.
   struct Scratch {
     explicit Scratch(int64_t rows, int64_t width, int64_t stride)
-        : u(make_buffer<T>(rows * stride)),
-          e(make_buffer<T>(stride)),
-          x(make_buffer<T>(width)),
-          wide(make_buffer<double>(2 * width)) {}
-    Buffer<T> u, e, x;
-    Buffer<double> wide;
+        : u(Block<T>(rows * stride)),
+          e(Block<T>(stride)),
+          x(Block<T>(width)),
+          wide(Block<double>(2 * width)) {}
+    Block<T> u, e, x;
+    Block<double> wide;
   };
 
   int32_t num_rows(int32_t t) const { return rows_[static_cast<size_t>(t)]; }
@@ -349,7 +335,7 @@ class Recursion {
   std::vector<Scale> scales_;
   /// All frames, or v of every so many.
   Segment all_;
-  std::vector<Buffer<T>> kept_;
+  std::vector<Block<T>> kept_;
 };
 
 template <class T>
@@ -435,12 +421,12 @@ void Recursion<T>::forward() {
   const bool keeps_some = options_.keep && !keeps_all;
   if (options_.keep) scales_.resize(static_cast<size_t>(row_of(most_frames_ + 1)));
   const auto most_rows = static_cast<int64_t>(num_rows(1));
-  Buffer<T> two[2];
+  Block<T> two[2];
   if (keeps_all) {
     all_.last = most_frames_;
     all_.allocate(row_of(most_frames_ + 1) * stride_);
   } else {
-    for (auto& buffer : two) buffer = make_buffer<T>(most_rows * stride_);
+    for (auto& buffer : two) buffer = Block<T>(most_rows * stride_);
   }
   Scratch scratch(most_rows, width_, stride_);
   // The logarithm of what v must be multiplied with.
@@ -483,7 +469,7 @@ void Recursion<T>::forward() {
     if (num_failed == most_rows) return;
     if (keeps_some && t % options_.stride == 0 && t < most_frames_) {
       const int64_t size = num_rows(t + 1) * stride_;
-      kept_.push_back(make_buffer<T>(size));
+      kept_.push_back(Block<T>(size));
       std::copy_n(after, size, kept_.back().get());
     }
     before = after;
@@ -539,16 +525,16 @@ void Recursion<T>::backward(std::span<const double> deltas,
   }
   if (active.empty()) return;
   const auto most = static_cast<int64_t>(active.size());
-  const auto b = make_buffer<T>(most * stride_), f = make_buffer<T>(most * stride_);
-  const auto product = make_buffer<T>(width_);
+  const auto b = Block<T>(most * stride_), f = Block<T>(most * stride_);
+  const auto product = Block<T>(width_);
   // v of the frame before and f, of so many frames as make up enough rows.
-  Buffer<T> block_v, block_f, scratch;
+  Block<T> block_v, block_f, scratch;
   int64_t filled = 0;
   if (sums) {
     const int64_t capacity = std::min(kOuterRows, row_of(frames(active[0]) + 1)) * stride_;
-    block_v = make_buffer<T>(capacity + kDensePad);
-    block_f = make_buffer<T>(capacity);
-    scratch = make_buffer<T>(capacity + kOuterRows * (kPanel<T> + kOuterPad));
+    block_v = Block<T>(capacity + kDensePad);
+    block_f = Block<T>(capacity);
+    scratch = Block<T>(capacity + kOuterRows * (kPanel<T> + kOuterPad));
     std::fill_n(block_v.get() + capacity, kDensePad, T{0});
   }
   auto flush = [&] {
@@ -630,7 +616,7 @@ void Recursion<T>::add_gradients(std::span<const double> deltas,
   sums.first.resize(static_cast<size_t>(form.num_places));
   sums.last.resize(static_cast<size_t>(form.num_places));
   const int64_t size = padded(form.num_places, kOuterPad) * width_;
-  sums.between = make_buffer<double>(size);
+  sums.between = Block<double>(size);
   std::fill_n(sums.between.get(), size, 0.0);
   double largest = 0.0;
   for (size_t i = 0; i < examples_.size(); ++i) {

@@ -2,14 +2,12 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <map>
 #include <memory>
-#include <mutex>
-#include <new>
 #include <numeric>
 #include <utility>
 #include <vector>
 
+#include "arcgrad/memory.h"
 #include "arcgrad/parallel.h"
 #include "arcgrad/trellis/diagonal_steps.h"
 #include "arcgrad/trellis/kernel.h"
@@ -25,75 +23,6 @@ constexpr int32_t kSplitFrames = 64;
 constexpr int32_t kSumFrames = 32;
 
 int64_t round_up(int64_t n) { return (n + kPlaceBlock - 1) / kPlaceBlock * kPlaceBlock; }
-
-constexpr std::align_val_t kCacheLine{64};
-
-/// Large blocks of memory that wait to be used again: the first touch of fresh pages takes longer
-/// than a recursion over them.
-class BlockPool {
- public:
-  /// One for all threads, never destroyed.
-  static BlockPool& get() {
-    static BlockPool& pool = *new BlockPool;
-    return pool;
-  }
-
-  /// A block of at least `size` bytes; `size` becomes what it really has.
-  void* take(size_t& size) {
-    if (size >= kSmallest) {
-      const std::lock_guard lock(mutex_);
-      const auto block = blocks_.lower_bound(size);
-      if (block != blocks_.end() && block->first <= 2 * size) {
-        void* data = block->second;
-        size = block->first;
-        held_ -= size;
-        blocks_.erase(block);
-        return data;
-      }
-    }
-    return ::operator new(size, kCacheLine);
-  }
-
-  void give(void* data, size_t size) noexcept {
-    if (size >= kSmallest && size <= kMost) try {
-        const std::lock_guard lock(mutex_);
-        if (held_ + size <= kMost) {
-          blocks_.emplace(size, data);
-          held_ += size;
-          return;
-        }
-      } catch (const std::bad_alloc&) {
-      }
-    ::operator delete(data, kCacheLine);
-  }
-
- private:
-  static constexpr size_t kSmallest = size_t{1} << 14, kMost = size_t{1} << 26;
-  std::mutex mutex_;
-  std::multimap<size_t, void*> blocks_;
-  size_t held_ = 0;
-};
-
-/// Memory that starts on a cache line and is not cleared.
-template <class T>
-class Buffer {
- public:
-  Buffer() = default;
-  explicit Buffer(int64_t size) {
-    size_t bytes = static_cast<size_t>(size) * sizeof(T);
-    T* data = static_cast<T*>(BlockPool::get().take(bytes));
-    data_ = {data, Free{bytes}};
-  }
-  Buffer(int64_t size, T value) : Buffer(size) { std::fill_n(data_.get(), size, value); }
-  T* get() const { return data_.get(); }
-
- private:
-  struct Free {
-    size_t bytes = 0;
-    void operator()(T* data) const { BlockPool::get().give(data, bytes); }
-  };
-  std::unique_ptr<T, Free> data_;
-};
 
 /// Scores of places for some frames.
 template <class T>
@@ -114,8 +43,8 @@ class RowStore {
 
  private:
   int64_t before_ = 0, size_ = 0;
-  Buffer<T> mantissa_;
-  Buffer<Exponent<T>> exponent_;
+  Block<T> mantissa_;
+  Block<Exponent<T>> exponent_;
 };
 
 /// a * b.
@@ -214,8 +143,8 @@ class DiagonalRun final : public Run {
 
     const int64_t pad = round_up(std::max(std::abs(low_offset_), std::abs(high_offset_)));
     const int64_t size = pad + places_ + pad;
-    weight_exponent_ = Buffer<Int>(count * size, kDeadExponent);
-    if (is_weighted_) weight_mantissa_ = Buffer<T>(count * size, T(0));
+    weight_exponent_ = Block<Int>(count * size, kDeadExponent);
+    if (is_weighted_) weight_mantissa_ = Block<T>(count * size, T(0));
     // How far from the most negative offset each diagonal is.
     std::vector<int32_t> diagonal(static_cast<size_t>(high_offset_ - low_offset_) + 1);
     for (int32_t k = 0; k < count; ++k) {
@@ -245,7 +174,7 @@ class DiagonalRun final : public Run {
     slots_ = round_up(num_slots_);
     index_.resize(static_cast<size_t>(live_slots_));
     for (int32_t s = 0; s < live_slots_; ++s) index_[s] = labels[s] * emissions_.col_stride;
-    slot_ = Buffer<int32_t>(places_, 0);
+    slot_ = Block<int32_t>(places_, 0);
     std::ranges::copy(form_.slot, slot_.get());
     diagonals_.slot = slot_.get();
     std::vector<int32_t> places_of(static_cast<size_t>(num_slots_)),
@@ -390,14 +319,14 @@ class DiagonalRun final : public Run {
     diagonals_.row_size = make_rows(0).size();
     if (keep_all) {
       rows_ = make_rows(frames_);
-      split_ = Buffer<Split<T>>(frames_ * slots_);
+      split_ = Block<Split<T>>(frames_ * slots_);
     } else if (keep) {
       rows_ = make_rows(std::max(frames_ / stride_, 1));
     }
     const RowStore<T> two = keep_all ? RowStore<T>() : make_rows(2);
-    const Buffer<Split<T>> some =
-        keep_all ? Buffer<Split<T>>() : Buffer<Split<T>>(kSplitFrames * slots_);
-    const Buffer<T> buffer(slots_);
+    const Block<Split<T>> some =
+        keep_all ? Block<Split<T>>() : Block<Split<T>>(kSplitFrames * slots_);
+    const Block<T> buffer(slots_);
 
     const bool is_possible = find_windows();
     int64_t running_base = 0;
@@ -445,8 +374,8 @@ class DiagonalRun final : public Run {
   /// segment that is computed again.
   struct Segment {
     RowStore<T> rows;
-    Buffer<Split<T>> emissions;
-    Buffer<T> buffer;
+    Block<Split<T>> emissions;
+    Block<T> buffer;
     int32_t first = 0;  // the first frame of the segment
   };
 
@@ -480,13 +409,13 @@ class DiagonalRun final : public Run {
                     double* frame_scores) const {
     const int64_t after = std::max(high_offset_, 0), before = std::max(-low_offset_, 0);
     const RowStore<T> two(2, before, places_, after);
-    const Buffer<T> posterior(places_, T(0));
+    const Block<T> posterior(places_, T(0));
     Segment segment;
     if (stride_ > 1) {
       const int64_t count = std::min(stride_, frames_);
       segment.rows = make_rows(count);
-      segment.emissions = Buffer<Split<T>>(count * slots_);
-      segment.buffer = Buffer<T>(slots_);
+      segment.emissions = Block<Split<T>>(count * slots_);
+      segment.buffer = Block<T>(slots_);
       segment.first = frames_ + 1;
     }
     ArcSums sums;
@@ -605,8 +534,8 @@ class DiagonalRun final : public Run {
 
     int64_t places = 0, size = 0;
     int32_t frames = 0;
-    Buffer<T> part;
-    Buffer<double> sum;
+    Block<T> part;
+    Block<double> sum;
     std::array<T*, kMostDiagonals> part_of{};
   };
 
@@ -656,9 +585,9 @@ class DiagonalRun final : public Run {
   int32_t kind_ = 0;
   bool is_weighted_ = false;
   Diagonals<T> diagonals_{};
-  Buffer<Int> weight_exponent_;
-  Buffer<T> weight_mantissa_;
-  Buffer<int32_t> slot_;
+  Block<Int> weight_exponent_;
+  Block<T> weight_mantissa_;
+  Block<int32_t> slot_;
   std::vector<int64_t> index_;
   std::vector<int32_t> slot_offset_, slot_place_, slot_label_;
   /// The places that can be entered in the first frame, with the scores of doing so, and those from
@@ -670,7 +599,7 @@ class DiagonalRun final : public Run {
 
   /// The scores after each frame, or after each multiple of `stride_`, and the emissions of each.
   RowStore<T> rows_;
-  Buffer<Split<T>> split_;
+  Block<Split<T>> split_;
   std::vector<int64_t> base_;
   Scaled total_;
 };

@@ -78,8 +78,8 @@ RowWeights<T>::RowWeights(const Factor& factor) {
 template <class T, int W>
 void RowsRun<T, W>::Frames::reserve(size_t count) {
   if (count <= capacity) return;
-  mantissa = std::make_unique_for_overwrite<T[]>(count);
-  exponent = std::make_unique_for_overwrite<Q[]>(count);
+  mantissa = Block<T>(static_cast<int64_t>(count));
+  exponent = Block<Q>(static_cast<int64_t>(count));
   capacity = count;
 }
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "arcgrad/memory.h"
 #include "arcgrad/trellis/kernel.h"
 #include "arcgrad/trellis/lanes_steps.h"
 
@@ -39,8 +40,8 @@ class RowsRun final : public Run {
 
   /// Memory that is not initialized.
   struct Frames {
-    std::unique_ptr<T[]> mantissa;
-    std::unique_ptr<Q[]> exponent;
+    Block<T> mantissa;
+    Block<Q> exponent;
     size_t capacity = 0;
     void reserve(size_t count);
     Scores<T> at(size_t offset) const { return {mantissa.get() + offset, exponent.get() + offset}; }
