@@ -1,5 +1,6 @@
 #include "common.h"
 
+#include <algorithm>
 #include <limits>
 
 namespace arcgrad::bindings {
@@ -57,6 +58,16 @@ Column to_ints(const char* op, const char* what, nb::handle values) {
   nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> plain;
   if (nb::ndarray_check(values) && nb::try_cast(values, plain, false))
     return Column(plain.data(), plain.data() + plain.size());
+  nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> wide;
+  if (nb::ndarray_check(values) && nb::try_cast(values, wide, false)) {
+    Column narrow(wide.size());
+    bool fits = true;
+    for (size_t i = 0; i < wide.size(); ++i) {
+      narrow[i] = static_cast<int32_t>(wide.data()[i]);
+      fits &= narrow[i] == wide.data()[i];
+    }
+    if (fits) return narrow;  // else the message below names the numbers
+  }
   nb::object array = as_array(op, what, values);
   const int ndim = nb::cast<int>(array.attr("ndim"));
   if (ndim == 0)
@@ -90,6 +101,23 @@ Column to_ints(const char* op, const char* what, nb::handle values) {
 }
 
 Weights to_weights(const char* op, nb::handle values, std::optional<DType> dtype) {
+  // Plain arrays need no help from NumPy.
+  nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu> plain;
+  if (nb::ndarray_check(values) && nb::try_cast(values, plain, false) && plain.ndim() > 0 &&
+      reinterpret_cast<uintptr_t>(plain.data()) % plain.itemsize() == 0 &&
+      (plain.dtype() == nb::dtype<float>() || plain.dtype() == nb::dtype<double>())) {
+    const DType from = plain.dtype() == nb::dtype<float>() ? DType::float32 : DType::float64;
+    return dispatch(from, [&](auto from_kind) {
+      return dispatch(dtype.value_or(from), [&](auto to_kind) {
+        const auto* data = static_cast<const decltype(from_kind)*>(plain.data());
+        Weights out =
+            Weights::uninitialized(static_cast<int64_t>(plain.size()), dtype.value_or(from));
+        std::transform(data, data + plain.size(), out.fill<decltype(to_kind)>().begin(),
+                       [](auto w) { return static_cast<decltype(to_kind)>(w); });
+        return out;
+      });
+    });
+  }
   nb::object array = as_array(op, "weights", values);
   const std::string kind = kind_of(array);
   const auto size = nb::cast<int64_t>(array.attr("size"));

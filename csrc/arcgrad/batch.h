@@ -7,6 +7,7 @@
 #include "arcgrad/error.h"
 #include "arcgrad/graph.h"
 #include "arcgrad/parallel.h"
+#include "arcgrad/product.h"
 
 namespace arcgrad {
 
@@ -18,12 +19,12 @@ inline size_t batch_size(const char* op, size_t first, size_t second) {
   return first == 1 ? second : first;
 }
 
-/// Runs `element(i)` for each element of a batch on the pool, and collects what it returns. An
-/// error names the element.
+/// Runs `element(i)` for each element of a batch on the pool, or here if there is little `work` in
+/// arcs, and collects what it returns. An error names the element.
 template <class Element>
-auto map_batch(const char* op, size_t size, Element element) {
+auto map_batch(const char* op, size_t size, Element element, int64_t work = kSmallBatch) {
   std::vector<decltype(element(size_t{0}))> out(size, nullptr);
-  parallel_for(size, [&](size_t i) {
+  (work < kSmallBatch ? serial_for : parallel_for)(size, [&](size_t i) {
     try {
       out[i] = element(i);
     } catch (...) {
@@ -33,11 +34,18 @@ auto map_batch(const char* op, size_t size, Element element) {
   return out;
 }
 
+/// The number of arcs an op has to look at. A product would have to be built.
+inline int64_t work_of(const Graph& graph) {
+  return graph.product() ? kSmallBatch : graph.num_arcs();
+}
+
 /// An op of one graph for a list of graphs: `map(forward_score, graphs)`.
 template <class Op, class... Args>
 std::vector<Graph> map(const char* name, Op op, const std::vector<Graph>& graphs,
                        const Args&... args) {
-  return map_batch(name, graphs.size(), [&](size_t i) { return op(graphs[i], args...); });
+  int64_t work = 0;
+  for (const Graph& graph : graphs) work += work_of(graph);
+  return map_batch(name, graphs.size(), [&](size_t i) { return op(graphs[i], args...); }, work);
 }
 
 /// An op of two graphs for two lists, of which one may have a single element.
@@ -45,9 +53,20 @@ template <class Op>
 std::vector<Graph> map2(const char* name, Op op, const std::vector<Graph>& first,
                         const std::vector<Graph>& second) {
   const size_t size = batch_size(name, first.size(), second.size());
-  return map_batch(name, size, [&](size_t i) {
-    return op(first[first.size() == 1 ? 0 : i], second[second.size() == 1 ? 0 : i]);
-  });
+  int64_t work = 0;
+  for (size_t i = 0; i < size; ++i) {
+    const Graph &a = first[first.size() == 1 ? 0 : i], &b = second[second.size() == 1 ? 0 : i];
+    // A composition with a dense linear graph is put off.
+    const bool is_deferred = !a.product() && !b.product() &&
+                             a.topology().dense().has_value() != b.topology().dense().has_value();
+    work += is_deferred ? 1 : work_of(a) + work_of(b);
+  }
+  return map_batch(
+      name, size,
+      [&](size_t i) {
+        return op(first[first.size() == 1 ? 0 : i], second[second.size() == 1 ? 0 : i]);
+      },
+      work);
 }
 
 }  // namespace arcgrad

@@ -194,24 +194,24 @@ Threads& threads() {
 
 }  // namespace
 
+void serial_for(size_t count, const std::function<void(size_t)>& body) {
+  if (!is_inside) is_interrupted = false;
+  std::exception_ptr first;
+  for (size_t i = 0; i < count; ++i) {
+    try {
+      body(i);
+    } catch (...) {
+      if (is_interrupted) throw;
+      if (!first) first = std::current_exception();
+    }
+  }
+  if (first) std::rethrow_exception(first);
+}
+
 void parallel_for(size_t count, const std::function<void(size_t)>& body) {
   std::shared_ptr<Pool> pool;
-  if (!is_inside) is_interrupted = false;
   if (count > 1 && !is_inside) pool = threads().get();
-  if (!pool) {
-    // Inline, but with the same promise: all run, then the first error.
-    std::exception_ptr first;
-    for (size_t i = 0; i < count; ++i) {
-      try {
-        body(i);
-      } catch (...) {
-        if (is_interrupted) throw;
-        if (!first) first = std::current_exception();
-      }
-    }
-    if (first) std::rethrow_exception(first);
-    return;
-  }
+  if (!pool) return serial_for(count, body);
   Job job(count, body);
   pool->run(job);
   if (job.interrupt) std::rethrow_exception(job.interrupt);
@@ -256,6 +256,7 @@ void set_num_threads(int num_threads) {
   Threads& t = threads();
   std::shared_ptr<Pool> old;
   std::lock_guard lock(t.mutex);
+  if (t.count == num_threads) return;
   t.count = num_threads;
   old.swap(t.pool);
 }

@@ -14,6 +14,11 @@ namespace arcgrad {
 /// in the caller.
 void parallel_for(size_t count, const std::function<void(size_t)>& body);
 
+/// The same on this thread alone.
+void serial_for(size_t count, const std::function<void(size_t)>& body);
+/// A batch of less work than this, in arcs, is not worth waking other threads.
+inline constexpr int64_t kSmallBatch = 10'000;
+
 /// How many threads parallel_for uses, this one included. By default ARCGRAD_NUM_THREADS, else
 /// OMP_NUM_THREADS, else the processors this process may use; one in a forked child.
 int get_num_threads();

@@ -215,6 +215,7 @@ class Walk {
     if (!targets_.contains(&var)) return nullptr;
     if (Graph* recorded = find_recorded(var)) return *recorded;
     const Weights* weights = find_buffer(var);
+    if (weights) weights->clear();
     return weights ? Graph(topology, *weights) : Graph(nullptr);
   }
 
@@ -278,7 +279,11 @@ class Walk {
     } else {
       out = &leaves_[&var];
     }
-    if (!*out) *out = Weights::zeros(var.num_weights(), var.dtype);
+    // Leaves only: the gradient of anything else is read by the op that made it.
+    constexpr int64_t kLarge = 1 << 12;
+    if (!*out)
+      *out = var.entry || var.size < kLarge ? Weights::zeros(var.num_weights(), var.dtype)
+                                            : Weights::zeros_later(var.size, var.dtype);
     return *out;
   }
 
@@ -314,7 +319,14 @@ class Walk {
       if (std::ranges::any_of(grads, [](Weights* grad) { return grad != nullptr; }))
         node.body->rule->add(node.deltas, grads);
     };
-    parallel_for(alone.size(), [&](size_t k) { add(alone[k], own[alone[k]]); });
+    int64_t size = 0;
+    for (size_t i : alone)
+      for (const Weights& delta : nodes_[active[i]].deltas) size += delta.size();
+    const auto add_own = [&](size_t k) { add(alone[k], own[alone[k]]); };
+    if (size < kSmallBatch)
+      serial_for(alone.size(), add_own);
+    else
+      parallel_for(alone.size(), add_own);
     for (size_t i = 0; i < active.size(); ++i) {
       add(i, common[i]);
       if (!nodes_[active[i]].keep) nodes_[active[i]].deltas.clear();

@@ -54,6 +54,20 @@ Weights Weights::make(int64_t size, DType dtype, bool zero) {
 Weights Weights::uninitialized(int64_t size, DType dtype) { return make(size, dtype, false); }
 Weights Weights::zeros(int64_t size, DType dtype) { return make(size, dtype, true); }
 
+Weights Weights::zeros_later(int64_t size, DType dtype) {
+  Weights out = make(size, dtype, false);
+  out.is_unset_ = true;
+  return out;
+}
+
+void Weights::write_zeros() const {
+  is_unset_ = false;
+  dispatch(dtype_, [&](auto kind) {
+    using T = decltype(kind);
+    std::fill_n(static_cast<T*>(const_cast<void*>(data_)), size(), T{0});
+  });
+}
+
 Weights Weights::scalar(double value, DType dtype) {
   return from(std::span<const double>(&value, 1), dtype);
 }

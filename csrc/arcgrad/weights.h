@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace arcgrad {
@@ -34,6 +35,9 @@ class Weights {
   static Weights uninitialized(int64_t size, DType dtype);
   static Weights scalar(double value, DType dtype = DType::float64);
   static Weights from(std::span<const double> values, DType dtype = DType::float64);
+  /// `size` zeros that are written when somebody first looks, unless take_unset() comes before.
+  /// Such weights must not be copied or shared until clear() was called.
+  static Weights zeros_later(int64_t size, DType dtype);
   /// A buffer that `owner` keeps alive.
   static Weights borrow(std::shared_ptr<const void> owner, const void* data, Layout layout,
                         DType dtype);
@@ -41,7 +45,10 @@ class Weights {
   int64_t size() const { return layout_.rows * layout_.cols; }
   DType dtype() const { return dtype_; }
   const Layout& layout() const { return layout_; }
-  const void* data() const { return data_; }
+  const void* data() const {
+    clear();
+    return data_;
+  }
   const std::shared_ptr<const void>& owner() const { return owner_; }
   /// False for the weights of a default-constructed object.
   explicit operator bool() const { return data_ != nullptr; }
@@ -49,13 +56,23 @@ class Weights {
   /// The entries in order; the weights must be contiguous and of type T.
   template <class T>
   std::span<const T> view() const {
+    clear();
     return {static_cast<const T*>(data_), static_cast<size_t>(size())};
   }
   /// The same for the sole owner of a fresh buffer.
   template <class T>
   std::span<T> fill() {
+    clear();
     return {static_cast<T*>(const_cast<void*>(data_)), static_cast<size_t>(size())};
   }
+
+  /// Writes the zeros that were put off.
+  void clear() const {
+    if (is_unset_) [[unlikely]]
+      write_zeros();
+  }
+  /// Whether they were; the caller then has to set every entry.
+  bool take_unset() { return std::exchange(is_unset_, false); }
 
   double operator[](int64_t i) const;
   /// These weights if they are contiguous, else a contiguous copy.
@@ -70,12 +87,14 @@ class Weights {
 
  private:
   static Weights make(int64_t size, DType dtype, bool zero);
+  void write_zeros() const;
 
   std::shared_ptr<const void> owner_;
   const void* data_ = nullptr;
   Layout layout_;
   DType dtype_ = DType::float32;
   bool borrowed_ = false;
+  mutable bool is_unset_ = false;
 };
 
 /// Calls `f(float{})` or `f(double{})` according to `dtype`.

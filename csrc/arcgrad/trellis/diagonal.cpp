@@ -99,6 +99,7 @@ class DiagonalRun final : public Run {
     scores.push_back(log(total_));
   }
 
+  bool clears_rows() const override { return true; }
   void add_gradients(std::span<const double> deltas, std::span<const EmissionsGrad> emissions,
                      std::span<double> arcs) const override {
     if (total_.is_zero() || deltas[0] == 0.0) return;
@@ -451,6 +452,7 @@ class DiagonalRun final : public Run {
       const double share = sum > 0.0 ? 1.0 / sum : 0.0;
       if (frame_scores != nullptr)
         frame_scores[t - 1] = std::log(sum) + log({1.0, total_.exponent});
+      if (wanted.is_unset) wanted.clear(t - 1, 1);
       if (wanted.data != nullptr && share > 0.0) {
         if (wanted.dtype == DType::float32)
           steps_.scatter_f32(slots, posterior.get(), delta * share,

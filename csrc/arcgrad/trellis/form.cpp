@@ -10,28 +10,33 @@
 namespace arcgrad::trellis {
 namespace {
 
-/// A term from value `from` to value `to`.
-struct Term {
-  int32_t from, to, arc;
-};
-
-/// The terms as rows by `row`, which read `index`; the order within a row is that of `terms`.
-Rows make_rows(int32_t num_rows, const std::vector<Term>& terms, int32_t Term::* row,
-               int32_t Term::* index) {
-  Rows rows;
+/// Calls each(f) once to count and once to fill: `each` calls f(from, to, arc) for every term.
+template <class Each>
+void make_rows(int32_t num_values, Rows& in, Rows& out, Each each) {
+  const auto num_offsets = static_cast<size_t>(num_values) + 2;
   // Counted one further, so that filling leaves the offsets where they belong.
-  rows.offset.assign(static_cast<size_t>(num_rows) + 2, 0);
-  for (const Term& term : terms) ++rows.offset[term.*row + 2];
-  for (int32_t r = 2; r <= num_rows; ++r) rows.offset[r + 1] += rows.offset[r];
-  rows.index.resize(terms.size());
-  rows.arc.resize(terms.size());
-  for (const Term& term : terms) {
-    const int32_t k = rows.offset[term.*row + 1]++;
-    rows.index[k] = term.*index;
-    rows.arc[k] = term.arc;
+  in.offset.assign(num_offsets, 0);
+  out.offset.assign(num_offsets, 0);
+  size_t num_terms = 0;
+  each([&](int32_t from, int32_t to, int32_t) {
+    ++in.offset[to + 2];
+    ++out.offset[from + 2];
+    ++num_terms;
+  });
+  for (Rows* rows : {&in, &out}) {
+    for (int32_t r = 2; r <= num_values; ++r) rows->offset[r + 1] += rows->offset[r];
+    rows->index.resize(num_terms);
+    rows->arc.resize(num_terms);
   }
-  rows.offset.pop_back();
-  return rows;
+  each([&](int32_t from, int32_t to, int32_t arc) {
+    const int32_t i = in.offset[to + 1]++, o = out.offset[from + 1]++;
+    in.index[i] = from;
+    in.arc[i] = arc;
+    out.index[o] = to;
+    out.arc[o] = arc;
+  });
+  in.offset.pop_back();
+  out.offset.pop_back();
 }
 
 /// The nodes ordered so that epsilon arcs go forward; shorter than all nodes if they form a cycle.
@@ -143,21 +148,18 @@ void Form::build(const Topology& topology, Side side) {
       ++end;
     return static_cast<int32_t>(std::lower_bound(begin, end, label[a]) - place_label.begin());
   };
-  std::vector<Term> terms;
-  terms.reserve(static_cast<size_t>(num_arcs) + (has_many ? node.size() : 0));
-  auto join = [&](int32_t from, int32_t to, int32_t arc) { terms.push_back({from, to, arc}); };
-  if (!has_many) {
-    for (int32_t a = 0; a < num_arcs; ++a)
-      if (label[a] != kEpsilon) join(value[src[a]], first_place[dst[a]], a);
-  } else {
-    for (int32_t a = 0; a < num_arcs; ++a)
-      if (label[a] != kEpsilon) join(value[src[a]], place_of(a), a);
-  }
-  for (int32_t p = 0; p < num_places; ++p)
-    if (value[node[p]] >= num_places) join(p, value[node[p]], -1);
-  for (int32_t a : epsilons) join(value[src[a]], value[dst[a]], a);
-  in = make_rows(num_values, terms, &Term::to, &Term::from);
-  out = make_rows(num_values, terms, &Term::from, &Term::to);
+  make_rows(num_values, in, out, [&](auto join) {
+    if (has_many) {
+      for (int32_t a = 0; a < num_arcs; ++a)
+        if (label[a] != kEpsilon) join(value[src[a]], place_of(a), a);
+    } else {
+      for (int32_t a = 0; a < num_arcs; ++a)
+        if (label[a] != kEpsilon) join(value[src[a]], first_place[dst[a]], a);
+    }
+    for (int32_t p = 0; p < num_places; ++p)
+      if (value[node[p]] >= num_places) join(p, value[node[p]], -1);
+    for (int32_t a : epsilons) join(value[src[a]], value[dst[a]], a);
+  });
 
   for (int32_t n : topology.start()) start.push_back(value[n]);
   for (int32_t n : topology.accept()) accept.push_back(value[n]);

@@ -4,15 +4,16 @@
 #include <string>
 #include <vector>
 
+#include "arcgrad/memory.h"
 #include "arcgrad/topology.h"
 
 namespace arcgrad::trellis {
 
 /// Sparse rows: row r has the terms [offset[r], offset[r + 1]).
 struct Rows {
-  std::vector<int32_t> offset;
-  std::vector<int32_t> index;  // the value a term reads
-  std::vector<int32_t> arc;    // the arc whose weight it carries; -1 for weight 0
+  Buffer<int32_t> offset;
+  Buffer<int32_t> index;  // the value a term reads
+  Buffer<int32_t> arc;    // the arc whose weight it carries; -1 for weight 0
 
   int32_t num_terms() const { return static_cast<int32_t>(index.size()); }
 };

@@ -85,18 +85,24 @@ class Batch {
   void add_gradients(std::span<const double> deltas, std::span<Weights* const> graph_grads,
                      std::span<Weights* const> emission_grads) const {
     const EmissionsGrads to = destinations(emission_grads);
-    std::vector<std::vector<double>> arcs(pieces_.size());
+    clear_unused(to);
+    std::vector<Buffer<double>> arcs(pieces_.size());
     parallel_for(pieces_.size(), [&](size_t k) {
       const Piece& piece = pieces_[k];
       const Plan::Group& group = plan_.groups[piece.group];
       if (graph_grads[group.graph])
-        arcs[k].resize(static_cast<size_t>(plan_.graphs[group.graph].num_arcs()));
+        arcs[k].assign(static_cast<size_t>(plan_.graphs[group.graph].num_arcs()), 0.0);
       for (const auto& [run, begin, count] : piece.runs) {
         std::array<double, kMostTogether> delta;
         std::array<EmissionsGrad, kMostTogether> grads;
         for (size_t j = 0; j < count; ++j) {
           delta[j] = deltas[piece.examples[begin + j]];
           grads[j] = to.at(piece.examples[begin + j]);
+          if (!grads[j].is_unset ||
+              (run->clears_rows() && delta[j] != 0.0 && run->scores[j] != kNegInf))
+            continue;
+          grads[j].clear(0, plan_.examples[piece.examples[begin + j]].view.frames);
+          grads[j].is_unset = false;
         }
         run->add_gradients({delta.data(), count}, {grads.data(), count}, arcs[k]);
       }
@@ -112,19 +118,21 @@ class Batch {
                       std::span<Weights* const> graph_grads,
                       std::span<Weights* const> emission_grads, std::span<double> slopes) const {
     const EmissionsGrads to = destinations(emission_grads);
+    clear_unused(to);
     std::vector<std::vector<double>> moves;
     for (const Weights& move : graph_moves)
       moves.push_back(move ? move.to_vector() : std::vector<double>());
-    std::vector<std::vector<double>> arcs(pieces_.size());
+    std::vector<Buffer<double>> arcs(pieces_.size());
     parallel_for(pieces_.size(), [&](size_t k) {
       const Piece& piece = pieces_[k];
       const Plan::Group& group = plan_.groups[piece.group];
       if (graph_grads[group.graph])
-        arcs[k].resize(static_cast<size_t>(plan_.graphs[group.graph].num_arcs()));
+        arcs[k].assign(static_cast<size_t>(plan_.graphs[group.graph].num_arcs()), 0.0);
       for (size_t i : piece.examples) {
         const Plan::Example& example = plan_.examples[i];
         const Weights& move = emission_moves[example.emissions];
         const Direction direction{move ? &move : nullptr, moves[group.graph]};
+        if (to.at(i).is_unset) to.at(i).clear(0, example.view.frames);
         slopes[i] = add_curvature(op_, *factors_[piece.group], example.view, direction, deltas[i],
                                   to.at(i), arcs[k]);
       }
@@ -157,9 +165,15 @@ class Batch {
     return {std::move(of_examples), std::move(labels)};
   }
 
+  /// Clears the gradients of examples that no piece runs.
+  void clear_unused(const EmissionsGrads& to) const {
+    for (size_t i = 0; i < plan_.examples.size(); ++i)
+      if (!is_fused_[i] && to.at(i).is_unset) to.at(i).clear(0, plan_.examples[i].view.frames);
+  }
+
   /// Adds the sums of the pieces to the gradients of their graphs, in the order of the list
   /// whatever thread was first.
-  void sum_arcs(std::vector<std::vector<double>>& arcs, std::span<Weights* const> grads) const {
+  void sum_arcs(std::vector<Buffer<double>>& arcs, std::span<Weights* const> grads) const {
     for (size_t k = 0; k < pieces_.size();) {
       const size_t first = k, graph = plan_.groups[pieces_[k].group].graph;
       for (++k; k < pieces_.size() && plan_.groups[pieces_[k].group].graph == graph; ++k)

@@ -14,7 +14,9 @@ Factor::Factor(const char* op, std::shared_ptr<const Form> graph_form, Weights g
   const auto count = static_cast<size_t>(f.num_arcs);
   mantissa.resize(count);
   exponent.resize(count);
-  const std::vector<double> plain = weights.to_vector();
+  Buffer<double> plain(count);
+  dispatch(weights.dtype(),
+           [&](auto kind) { std::ranges::copy(weights.view<decltype(kind)>(), plain.begin()); });
   for (size_t a = 0; a < count; ++a) {
     is_unweighted &= plain[a] == 0.0;
     if (!(plain[a] < std::numeric_limits<double>::infinity())) [[unlikely]]
@@ -23,6 +25,7 @@ Factor::Factor(const char* op, std::shared_ptr<const Form> graph_form, Weights g
   }
   if (is_unweighted) {
     std::ranges::fill(mantissa, 1.0);
+    std::ranges::fill(exponent, 0.0);
   } else {
     split_exp(plain.data(), static_cast<int64_t>(count), mantissa.data(), exponent.data());
     for (size_t a = 0; a < count; ++a) {

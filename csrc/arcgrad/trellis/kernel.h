@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -26,6 +27,16 @@ struct EmissionsGrad {
   void* data = nullptr;
   DType dtype = DType::float32;
   int32_t labels = 0;
+  /// Nothing is there yet, and every row must be set. Only for runs that clear rows.
+  bool is_unset = false;
+
+  /// Sets some rows to zero.
+  void clear(int64_t first, int64_t count) const {
+    dispatch(dtype, [&](auto kind) {
+      std::fill_n(static_cast<decltype(kind)*>(data) + first * labels, count * labels,
+                  decltype(kind){0});
+    });
+  }
 };
 
 /// The graph factor of a product, with its weights turned into mantissas and exponents.
@@ -36,7 +47,7 @@ struct Factor {
   Weights weights;  // contiguous
   /// exp(weight) = mantissa * 2^exponent for each arc; a weight of -inf has mantissa 0. Exponents
   /// are whole and at most kMaxExponent in size.
-  std::vector<double> mantissa, exponent;
+  Buffer<double> mantissa, exponent;
   /// Whether every weight is 0.
   bool is_unweighted = true;
   /// The score of each value before the first frame, and from each value to the end after the last.
@@ -89,6 +100,9 @@ class Run {
   virtual void add_gradients(std::span<const double> deltas,
                              std::span<const EmissionsGrad> emissions,
                              std::span<double> arcs) const = 0;
+  /// Whether add_gradients() clears each row of unset gradients just before it adds there, while
+  /// the row is in the cache. It does so for examples that add something.
+  virtual bool clears_rows() const { return false; }
   /// The log of the summed posteriors of each frame before they are normalized, of example i.
   virtual std::vector<double> frame_scores(size_t i) const;
 };

@@ -55,14 +55,25 @@ Scores<T> scratch(size_t count) {
   return {mantissa.data(), exponent.data()};
 }
 
+}  // namespace
+
+template <>
+const LanesSteps<float>& lanes_steps<float>() {
+  return ARCGRAD_STEPS(lanes8_float);
+}
+template <>
+const LanesSteps<double>& lanes_steps<double>() {
+  return ARCGRAD_STEPS(lanes8_double);
+}
+
+namespace {
+
 template <class T, int W>
 const LanesSteps<T>& table() {
   if constexpr (W == 1)
     return ARCGRAD_STEPS(lanes1_double);
-  else if constexpr (sizeof(T) == 4)
-    return ARCGRAD_STEPS(lanes8_float);
   else
-    return ARCGRAD_STEPS(lanes8_double);
+    return lanes_steps<T>();
 }
 
 }  // namespace
@@ -339,6 +350,7 @@ void RowsRun<T, W>::run_backward(Backward& state) const {
       T* row[W] = {};
       for (size_t l = 0; l < examples_.size(); ++l) {
         const EmissionsGrad& grad = state.emissions[l];
+        if (grad.is_unset && t <= examples_[l].frames) grad.clear(t - 1, 1);
         if (!grad.data || scale[l] == T{0}) continue;
         const int64_t offset = int64_t{t - 1} * grad.labels;
         if ((grad.dtype == DType::float64) == (sizeof(T) == 8)) {

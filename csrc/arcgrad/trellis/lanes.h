@@ -21,6 +21,10 @@ struct RowWeights {
   std::vector<Exponent<T>> begin_exponent, end_exponent;
 };
 
+/// The loops for 8 examples.
+template <class T>
+const LanesSteps<T>& lanes_steps();
+
 /// The recursion over sparse rows for up to W examples.
 template <class T, int W>
 class RowsRun final : public Run {
@@ -30,6 +34,7 @@ class RowsRun final : public Run {
   /// Runs forward; may be called again with other examples, and then reuses its memory.
   void forward(std::span<const Emissions> examples, const Options& options);
 
+  bool clears_rows() const override { return true; }
   void add_gradients(std::span<const double> deltas, std::span<const EmissionsGrad> emissions,
                      std::span<double> arcs) const override;
   std::vector<double> frame_scores(size_t i) const override;

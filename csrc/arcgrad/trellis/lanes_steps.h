@@ -60,6 +60,8 @@ struct LanesSteps {
                  const Exponent<T>* end_exponent, T* mantissa, Exponent<T>* exponent);
   /// Sums posterior * scale over the places of each slot.
   void (*gather)(const Shape& shape, const T* posterior, const T* scale, T* slots);
+  /// The same, added to what is there.
+  void (*collect)(const Shape& shape, const T* posterior, const T* scale, T* slots);
   /// Adds the slots of each lane to row[lane] at their labels, of which there are count[lane]; a
   /// null row is left out.
   void (*scatter)(const Shape& shape, const T* slots, T* const* row, const int32_t* count);
@@ -100,10 +102,10 @@ struct LanesLoops {
                     const int32_t* count, Scores<T> out) {
     const T dead = -__builtin_inf();
     const int32_t* const labels = shape.label;
-    bool bad = false;
     if constexpr (W == 1) {
       constexpr int kBlock = 4;
       using B = Lanes<T, kBlock>;
+      typename B::I bad{};
       for (int32_t s = 0; s < shape.num_slots; s += kBlock) {
         T w[kBlock];
         for (int k = 0; k < kBlock; ++k)
@@ -111,14 +113,16 @@ struct LanesLoops {
         typename B::F m;
         typename B::I q;
         const auto x = load<typename B::F>(w);
-        bad |= any_bad<B>(x);
+        bad |= bad_lanes<B>(x);
         split_exp<B>(x, m, q);
         for (int k = 0; k < kBlock && s + k < shape.num_slots; ++k) {
           out.mantissa[s + k] = m[k];
           out.exponent[s + k] = q[k];
         }
       }
+      return any_lane(bad);
     } else {
+      I bad{};
       int32_t least = shape.num_slots;
       bool is_plain = true;
       for (int l = 0; l < W; ++l) {
@@ -126,7 +130,7 @@ struct LanesLoops {
         is_plain &= stride[l] == 1;
       }
       const auto put = [&](int32_t s, F x) {
-        bad |= any_bad<L>(x);
+        bad |= bad_lanes<L>(x);
         F m;
         I q;
         split_exp<L>(x, m, q);
@@ -153,8 +157,8 @@ struct LanesLoops {
         }
         put(s++, load<F>(w));
       }
+      return any_lane(bad);
     }
-    return bad;
   }
 
   /// The sum of weight * from[index] over the terms of a row, relative to 2^exponent.
@@ -281,6 +285,11 @@ struct LanesLoops {
       return;
     }
     for (int32_t s = 0; s < shape.num_slots; ++s) store(slots + int64_t{s} * W, F{});
+    collect(shape, posterior, scale, slots);
+  }
+
+  static void collect(const Shape& shape, const T* posterior, const T* scale, T* slots) {
+    const F factor = load<F>(scale);
     for (int32_t p = 0; p < shape.num_places; ++p) {
       const int64_t s = int64_t{shape.slot[p]} * W;
       store(slots + s, load<F>(slots + s) + load<F>(posterior + int64_t{p} * W) * factor);
@@ -340,8 +349,8 @@ struct LanesLoops {
     store(shift, top);
   }
 
-  static constexpr LanesSteps<T> table{split,  forward, posteriors, backward,
-                                       finish, gather,  scatter,    rebase};
+  static constexpr LanesSteps<T> table{split,  forward, posteriors, backward, finish,
+                                       gather, collect, scatter,    rebase};
 };
 
 }  // namespace

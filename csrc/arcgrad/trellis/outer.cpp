@@ -1,4 +1,7 @@
 #include <algorithm>
+#include <array>
+#include <deque>
+#include <numeric>
 
 #include "arcgrad/error.h"
 #include "arcgrad/parallel.h"
@@ -30,6 +33,251 @@ EmissionsGrad slice(const EmissionsGrad& grad, int32_t begin) {
   return out;
 }
 
+/// A graph of an outer score, for recursions of type T.
+template <class T>
+struct Kernel {
+  std::shared_ptr<const Factor> factor;
+  std::shared_ptr<const RowWeights<T>> weights;
+  std::vector<int32_t> label;  // of each place
+};
+
+/// Windows of one example, 8 side by side, against one graph after the other. The emissions of a
+/// chunk of windows are split once for all graphs.
+template <class T>
+class Windows {
+ public:
+  Windows(const char* op, const std::vector<Kernel<T>>& kernels, const Emissions& view,
+          Window window)
+      : op_(op), kernels_(kernels), view_(view), window_(window) {
+    size_t most_values = 0, most_places = 0;
+    for (const Kernel<T>& kernel : kernels) {
+      const Form& form = *kernel.factor->form;
+      most_values = std::max(most_values, static_cast<size_t>(form.num_values));
+      most_places = std::max(most_places, static_cast<size_t>(form.num_places));
+    }
+    // One slot per label, and a dead one for labels that the emissions do not have.
+    num_slots_ = static_cast<size_t>(view.labels) + 1;
+    for (const Kernel<T>& kernel : kernels) {
+      slot_of_.push_back(kernel.label.data());
+      if (std::ranges::all_of(kernel.label, [&](int32_t l) { return l < view.labels; })) continue;
+      own_slots_.push_back(kernel.label);
+      for (int32_t& l : own_slots_.back()) l = std::min(l, view.labels);
+      slot_of_.back() = own_slots_.back().data();
+    }
+    const size_t emissions = static_cast<size_t>(window.size) * num_slots_ * kLanes;
+    emissions_.reserve(emissions);
+    posteriors_.resize(most_places * kLanes);
+    values_size_ = most_values * kLanes;
+    values_.reserve((static_cast<size_t>(window.size) + 3) * values_size_);
+    labels_.resize(num_slots_);
+    std::iota(labels_.begin(), labels_.end(), 0);
+    // Emissions of another type are converted once.
+    if ((view.dtype == DType::float64) != (sizeof(T) == 8)) {
+      converted_ = Block<T>(int64_t{view.frames} * view.labels);
+      dispatch(view.dtype, [&](auto kind) {
+        const auto* from = static_cast<const decltype(kind)*>(view.data);
+        for (int64_t t = 0; t < view.frames; ++t)
+          for (int64_t c = 0; c < view.labels; ++c)
+            converted_[t * view.labels + c] =
+                static_cast<T>(from[t * view.row_stride + c * view.col_stride]);
+      });
+      view_ = {converted_.get(), sizeof(T) == 8 ? DType::float64 : DType::float32,
+               view.frames,      view.labels,
+               view.labels,      1};
+    }
+  }
+
+  /// Chooses the windows from `first` on.
+  void set_chunk(int32_t first, int32_t count) {
+    first_ = first;
+    count_ = count;
+    for (int32_t f = 0; f < window_.size; ++f) {
+      const T* row[kLanes] = {};
+      int64_t stride[kLanes] = {};
+      int32_t labels[kLanes] = {};
+      for (int32_t l = 0; l < count; ++l) {
+        row[l] = static_cast<const T*>(view_.data) + frame(l, f) * view_.row_stride;
+        stride[l] = view_.col_stride;
+        labels[l] = view_.labels;
+      }
+      if (steps_.split(slots(), row, stride, labels, at(emissions_, f, num_slots_ * kLanes)))
+        check(f);
+    }
+  }
+
+  /// The scores of the windows for graph k.
+  void score(size_t k, double* scores) {
+    forward(k);
+    for (int32_t l = 0; l < count_; ++l) scores[l] = log(total_[l]);
+  }
+
+  /// Clears the gradient of the emissions of the chunk.
+  void begin_gradients() {
+    gradients_.assign(static_cast<size_t>(window_.size) * num_slots_ * kLanes, T{0});
+  }
+
+  /// Adds delta times the posteriors of graph k: to the gradient of the emissions, and to `terms`
+  /// (8 per out-term of its form) unless null.
+  void add(size_t k, const double* deltas, T* terms) {
+    T delta[kLanes] = {};
+    forward(k);
+    Exponent<T> unit[kLanes];
+    for (int32_t l = 0; l < static_cast<int32_t>(kLanes); ++l) {
+      const bool is_wanted = l < count_ && !total_[l].is_zero();
+      delta[l] = is_wanted ? static_cast<T>(deltas[l]) : T{0};
+      unit[l] = is_wanted ? static_cast<Exponent<T>>(total_[l].exponent) : 0;
+    }
+    const Kernel<T>& kernel = kernels_[k];
+    const Form& form = *kernel.factor->form;
+    const WeightedRows<T> out{form.out.offset.data(), form.out.index.data(),
+                              kernel.weights->out_mantissa.data(),
+                              kernel.weights->out_exponent.data()};
+    const Scores<T> b = at(values_, window_.size + 1, values_size_),
+                    g = at(values_, window_.size + 2, values_size_);
+    fill(form, kernel.weights->end_mantissa, kernel.weights->end_exponent, b);
+    for (int32_t f = window_.size; f >= 1; --f) {
+      const Scores<T> emissions = at(emissions_, f - 1, num_slots_ * kLanes);
+      const Scores<T> before = at(values_, f - 1, values_size_);
+      T sum[kLanes], scale[kLanes];
+      steps_.posteriors(shape(k), emissions, at(values_, f, values_size_), b, unit,
+                        posteriors_.data(), sum, g);
+      for (size_t l = 0; l < kLanes; ++l) scale[l] = sum[l] > T{0} ? delta[l] / sum[l] : T{0};
+      steps_.collect(shape(k), posteriors_.data(), scale,
+                     gradients_.data() + static_cast<size_t>(f - 1) * num_slots_ * kLanes);
+      if (f == window_.size)
+        for (size_t l = 0; l < kLanes; ++l) last_scale_[l] = scale[l];
+      steps_.backward(shape(k), out, g, b, before.mantissa, before.exponent, unit, scale, terms);
+    }
+    if (terms) add_ends(k, terms);
+  }
+
+  /// Adds the gradient of the emissions of the chunk to that of the example.
+  void end_gradients(const EmissionsGrad& grad) const {
+    if (!grad.data) return;
+    for (int32_t f = 0; f < window_.size; ++f) {
+      const T* from = gradients_.data() + static_cast<size_t>(f) * num_slots_ * kLanes;
+      if ((grad.dtype == DType::float64) == (sizeof(T) == 8)) {
+        T* row[kLanes] = {};
+        int32_t labels[kLanes] = {};
+        for (int32_t l = 0; l < count_; ++l) {
+          row[l] = static_cast<T*>(grad.data) + frame(l, f) * grad.labels;
+          labels[l] = view_.labels;
+        }
+        steps_.scatter(slots(), from, row, labels);
+        continue;
+      }
+      dispatch(grad.dtype, [&](auto kind) {
+        using G = decltype(kind);
+        for (int32_t l = 0; l < count_; ++l)
+          for (int32_t c = 0; c < view_.labels; ++c)
+            static_cast<G*>(grad.data)[frame(l, f) * grad.labels + c] +=
+                static_cast<G>(from[static_cast<size_t>(c) * kLanes + static_cast<size_t>(l)]);
+      });
+    }
+  }
+
+ private:
+  using Q = Exponent<T>;
+  struct Store {
+    Block<T> mantissa;
+    Block<Q> exponent;
+    void reserve(size_t size) {
+      mantissa = Block<T>(static_cast<int64_t>(size));
+      exponent = Block<Q>(static_cast<int64_t>(size));
+    }
+  };
+  static Scores<T> at(const Store& store, int32_t i, size_t size) {
+    const size_t offset = static_cast<size_t>(i) * size;
+    return {store.mantissa.get() + offset, store.exponent.get() + offset};
+  }
+  int64_t frame(int32_t lane, int32_t f) const {
+    return int64_t{first_ + lane} * window_.stride + f;
+  }
+  /// All labels of the emissions, and one that they do not have.
+  Shape slots() const { return {0, 0, static_cast<int32_t>(num_slots_), nullptr, labels_.data()}; }
+  Shape shape(size_t k) const {
+    const Form& form = *kernels_[k].factor->form;
+    return {form.num_places, form.num_values, static_cast<int32_t>(num_slots_), slot_of_[k],
+            labels_.data()};
+  }
+
+  void check(int32_t f) const {
+    for (int32_t l = 0; l < count_; ++l)
+      for (const Kernel<T>& kernel : kernels_)
+        check_emissions(op_, *kernel.factor->form, view_, static_cast<int32_t>(frame(l, f)));
+  }
+
+  static void fill(const Form& form, const std::vector<T>& mantissa, const std::vector<Q>& exponent,
+                   Scores<T> to) {
+    for (size_t v = 0; v < static_cast<size_t>(form.num_values); ++v)
+      for (size_t l = 0; l < kLanes; ++l) {
+        to.mantissa[v * kLanes + l] = mantissa[v];
+        to.exponent[v * kLanes + l] = exponent[v];
+      }
+  }
+
+  void forward(size_t k) {
+    const Kernel<T>& kernel = kernels_[k];
+    const Form& form = *kernel.factor->form;
+    const WeightedRows<T> in{form.in.offset.data(), form.in.index.data(),
+                             kernel.weights->in_mantissa.data(),
+                             kernel.weights->in_exponent.data()};
+    Scores<T> from = at(values_, 0, values_size_);
+    fill(form, kernel.weights->begin_mantissa, kernel.weights->begin_exponent, from);
+    for (int32_t f = 1; f <= window_.size; ++f) {
+      const Scores<T> to = at(values_, f, values_size_);
+      steps_.forward(shape(k), in, at(emissions_, f - 1, num_slots_ * kLanes), from, to);
+      from = to;
+    }
+    T mantissa[kLanes];
+    Q exponent[kLanes];
+    steps_.finish(shape(k), from, kernel.weights->end_mantissa.data(),
+                  kernel.weights->end_exponent.data(), mantissa, exponent);
+    for (size_t l = 0; l < kLanes; ++l)
+      total_[l] = mantissa[l] > T{0} ? renormalize(static_cast<double>(mantissa[l]),
+                                                   static_cast<double>(exponent[l]))
+                                     : Scaled{};
+  }
+
+  /// Adds the posteriors of the epsilon arcs after the last frame.
+  void add_ends(size_t k, T* terms) const {
+    const Factor& factor = *kernels_[k].factor;
+    const Form& form = *factor.form;
+    if (form.num_values == form.num_places) return;
+    const Scores<T> v = at(values_, window_.size, values_size_);
+    for (size_t i = 0; i < static_cast<size_t>(form.num_values); ++i)
+      for (int32_t t = form.out.offset[i]; t < form.out.offset[i + 1]; ++t) {
+        const int32_t s = form.out.index[t], a = form.out.arc[t];
+        if (s < form.num_places || a < 0 || factor.end[s].is_zero()) continue;
+        for (size_t l = 0; l < kLanes; ++l) {
+          const double m = static_cast<double>(v.mantissa[i * kLanes + l]) * factor.mantissa[a] *
+                           factor.end[s].mantissa * static_cast<double>(last_scale_[l]);
+          if (m == 0.0) continue;
+          const double q = static_cast<double>(v.exponent[i * kLanes + l]) + factor.exponent[a] +
+                           factor.end[s].exponent - total_[l].exponent;
+          terms[static_cast<size_t>(t) * kLanes + l] +=
+              static_cast<T>(m * pow2(std::min(q, 100.0)));
+        }
+      }
+  }
+
+  const char* op_;
+  const std::vector<Kernel<T>>& kernels_;
+  Emissions view_;
+  Window window_;
+  const LanesSteps<T>& steps_ = lanes_steps<T>();
+  size_t num_slots_ = 0, values_size_ = 0;
+  std::vector<int32_t> labels_;
+  std::vector<const int32_t*> slot_of_;         // of the places of each graph
+  std::deque<std::vector<int32_t>> own_slots_;  // where they are not simply the labels
+  Block<T> converted_;
+  Store emissions_, values_;
+  std::vector<T> posteriors_, gradients_;
+  int32_t first_ = 0, count_ = 0;
+  std::array<Scaled, kLanes> total_;
+  std::array<T, kLanes> last_scale_{};
+};
+
 /// All graphs against all windows. Nothing is kept for gradients but the inputs: windows are short,
 /// and running them again costs less than remembering.
 class Outer {
@@ -54,18 +302,18 @@ class Outer {
     }
     require_size(op, "rows", num_rows_);
     is_double_ = dtype == DType::float64;
-    factors_.resize(graphs.size());
     floats_.resize(graphs.size());
     doubles_.resize(graphs.size());
     parallel_for(graphs.size(), [&](size_t k) {
       try {
         const auto& form = graphs[k].topology().form(Side::output);
-        require(!form->has_epsilon_cycle, op_, "epsilon arcs of the graph form a cycle");
-        factors_[k] = std::make_shared<const Factor>(op_, form, graphs[k].raw_weights());
+        require(!form->has_epsilon_cycle, op_,
+                "epsilon arcs of a graph must not form a cycle, but those of this graph do");
+        auto factor = std::make_shared<const Factor>(op_, form, graphs[k].raw_weights());
         if (is_double_)
-          doubles_[k] = std::make_shared<const RowWeights<double>>(*factors_[k]);
+          fill(doubles_[k], std::move(factor));
         else
-          floats_[k] = std::make_shared<const RowWeights<float>>(*factors_[k]);
+          fill(floats_[k], std::move(factor));
       } catch (...) {
         rethrow_for_element(op_, k, graphs.size());
       }
@@ -76,36 +324,28 @@ class Outer {
   int32_t num_rows() const { return static_cast<int32_t>(num_rows_); }
 
   Weights scores() const {
-    Weights out =
-        Weights::uninitialized(num_rows_ * static_cast<int64_t>(graphs.size()), DType::float64);
+    Weights out = Weights::uninitialized(num_rows_ * num_columns(), DType::float64);
     double* const to = out.fill<double>().data();
-    for_each_run([&](auto& run, size_t e, size_t k, int32_t first,
-                     std::span<const Emissions> views) {
-      run.forward(views, {op_, false, 1});
-      for (size_t i = 0; i < views.size(); ++i)
-        to[(first_row_[e] + first + static_cast<int64_t>(i)) * num_columns() + k] = run.scores[i];
-    });
+    if (is_double_)
+      score<double>(to);
+    else
+      score<float>(to);
     return out;
   }
 
   void add_gradients(const Weights& deltas, std::span<Weights* const> grads) const {
     const EmissionsGrads to = destinations(grads);
+    for (size_t e = 0; e < emissions.size(); ++e)
+      if (const EmissionsGrad grad = to.at(e); grad.is_unset) grad.clear(0, views_[e].frames);
     const double* const delta = deltas.view<double>().data();
     std::vector<std::vector<double>> arcs(emissions.size() * graphs.size());
-    for_each_run(
-        [&](auto& run, size_t e, size_t k, int32_t first, std::span<const Emissions> views) {
-          std::vector<double>& arc = arcs[e * graphs.size() + k];
-          if (grads[k] && arc.empty()) arc.resize(static_cast<size_t>(graphs[k].num_arcs()));
-          double scale[kLanes];
-          EmissionsGrad windows[kLanes];
-          for (size_t i = 0; i < views.size(); ++i) {
-            const int32_t row = first + static_cast<int32_t>(i);
-            scale[i] = delta[(first_row_[e] + row) * num_columns() + k];
-            windows[i] = slice(to.at(e), row * window_.stride);
-          }
-          run.forward(views, {op_, true, 1});
-          run.add_gradients({scale, views.size()}, {windows, views.size()}, arc);
-        });
+    for (size_t e = 0; e < emissions.size(); ++e)
+      for (size_t k = 0; k < graphs.size(); ++k)
+        if (grads[k]) arcs[e * graphs.size() + k].resize(static_cast<size_t>(graphs[k].num_arcs()));
+    if (is_double_)
+      differentiate<double>(delta, to, arcs);
+    else
+      differentiate<float>(delta, to, arcs);
     to.join();
     sum_arcs(arcs, grads);
   }
@@ -115,6 +355,8 @@ class Outer {
   void add_curvatures(const Weights& deltas, std::span<const Weights> moves,
                       std::span<Weights* const> grads, Weights* slopes) const {
     const EmissionsGrads to = destinations(grads);
+    for (size_t e = 0; e < emissions.size(); ++e)
+      if (const EmissionsGrad grad = to.at(e); grad.is_unset) grad.clear(0, views_[e].frames);
     const double* const delta = deltas.view<double>().data();
     double* const slope = slopes ? slopes->fill<double>().data() : nullptr;
     std::vector<std::vector<double>> arcs(emissions.size() * graphs.size()), arc_moves;
@@ -135,8 +377,8 @@ class Outer {
               own.fill<double>()[static_cast<size_t>(i)] = all[int64_t{begin} * view.labels + i];
           }
           const Direction direction{all ? &own : nullptr, arc_moves[k]};
-          const int64_t at = (first_row_[e] + w) * num_columns() + static_cast<int64_t>(k);
-          const double moved = add_curvature(op_, *factors_[k], view, direction, delta[at],
+          const int64_t at = cell(e, w, k);
+          const double moved = add_curvature(op_, factor(k), view, direction, delta[at],
                                              slice(to.at(e), begin), arc);
           if (slope) slope[at] += moved;
         }
@@ -175,48 +417,163 @@ class Outer {
     }
   }
 
-  /// Calls f(run, example, graph, first window, windows) for windows that go side by side. One
-  /// example is the work of one thread.
-  template <class F>
-  void for_each_run(F f) const {
-    parallel_for(emissions.size(), [&](size_t e) {
-      try {
+  template <class T>
+  static void fill(Kernel<T>& kernel, std::shared_ptr<const Factor> factor) {
+    kernel.weights = std::make_shared<const RowWeights<T>>(*factor);
+    const Form& form = *factor->form;
+    for (int32_t slot : form.slot) kernel.label.push_back(form.labels[slot]);
+    kernel.factor = std::move(factor);
+  }
+  template <class T>
+  const std::vector<Kernel<T>>& kernels() const {
+    if constexpr (sizeof(T) == 8)
+      return doubles_;
+    else
+      return floats_;
+  }
+  const Factor& factor(size_t k) const {
+    return is_double_ ? *doubles_[k].factor : *floats_[k].factor;
+  }
+  int64_t cell(size_t e, int32_t row, size_t k) const {
+    return (first_row_[e] + row) * num_columns() + static_cast<int64_t>(k);
+  }
+  /// Exponents need no care in so few frames.
+  bool is_short() const {
+    constexpr int32_t kShort = 32;
+    return window_.size >= 1 && window_.size <= kShort;
+  }
+
+  template <class T>
+  void score(double* to) const {
+    if (!is_short()) {
+      for_each_run<T>(
+          [&](auto& run, size_t k, std::span<const Row> rows, std::span<const Emissions> views) {
+            run.forward(views, {op_, false, 1});
+            for (size_t i = 0; i < rows.size(); ++i)
+              to[cell(rows[i].example, rows[i].window, k)] = run.scores[i];
+          });
+      return;
+    }
+    for_each_example([&](size_t e) {
+      Windows<T> windows(op_, kernels<T>(), views_[e], window_);
+      for_each_chunk(e, [&](int32_t first, int32_t count) {
+        windows.set_chunk(first, count);
+        double scores[kLanes];
         for (size_t k = 0; k < graphs.size(); ++k) {
-          if (is_double_) {
-            RowsRun<double, kLanes> run(factors_[k], doubles_[k]);
-            for_each_chunk(e, [&](auto... chunk) { f(run, e, k, chunk...); });
-          } else {
-            RowsRun<float, kLanes> run(factors_[k], floats_[k]);
-            for_each_chunk(e, [&](auto... chunk) { f(run, e, k, chunk...); });
-          }
+          windows.score(k, scores);
+          for (int32_t l = 0; l < count; ++l) to[cell(e, first + l, k)] = scores[l];
         }
-      } catch (const std::invalid_argument&) {
-        rethrow_for_example(e);
+      });
+    });
+  }
+
+  /// `arcs` has a list per example and graph, empty if not wanted.
+  template <class T>
+  void differentiate(const double* delta, const EmissionsGrads& to,
+                     std::vector<std::vector<double>>& arcs) const {
+    if (!is_short()) {
+      for_each_run<T>(
+          [&](auto& run, size_t k, std::span<const Row> rows, std::span<const Emissions> views) {
+            double scale[kLanes];
+            EmissionsGrad windows[kLanes];
+            for (size_t i = 0; i < rows.size(); ++i) {
+              scale[i] = delta[cell(rows[i].example, rows[i].window, k)];
+              windows[i] = slice(to.at(rows[i].example), rows[i].window * window_.stride);
+            }
+            run.forward(views, {op_, true, 1});
+            run.add_gradients({scale, rows.size()}, {windows, rows.size()},
+                              arcs[rows[0].example * graphs.size() + k]);
+          });
+      return;
+    }
+    for_each_example([&](size_t e) {
+      Windows<T> windows(op_, kernels<T>(), views_[e], window_);
+      std::vector<std::vector<T>> terms(graphs.size());
+      for (size_t k = 0; k < graphs.size(); ++k)
+        if (!arcs[e * graphs.size() + k].empty())
+          terms[k].resize(kernels<T>()[k].factor->form->out.index.size() * kLanes);
+      for_each_chunk(e, [&](int32_t first, int32_t count) {
+        windows.set_chunk(first, count);
+        windows.begin_gradients();
+        double scale[kLanes];
+        for (size_t k = 0; k < graphs.size(); ++k) {
+          for (int32_t l = 0; l < count; ++l) scale[l] = delta[cell(e, first + l, k)];
+          windows.add(k, scale, terms[k].empty() ? nullptr : terms[k].data());
+        }
+        windows.end_gradients(to.at(e));
+      });
+      for (size_t k = 0; k < graphs.size(); ++k) {
+        const Rows& out = kernels<T>()[k].factor->form->out;
+        for (size_t t = 0; t * kLanes < terms[k].size(); ++t)
+          for (size_t l = 0; l < kLanes && out.arc[t] >= 0; ++l)
+            arcs[e * graphs.size() + k][static_cast<size_t>(out.arc[t])] +=
+                static_cast<double>(terms[k][t * kLanes + l]);
       }
     });
   }
-  /// Throws the current exception again, with the frame of the example instead of that of a window.
-  [[noreturn]] void rethrow_for_example(size_t e) const {
-    try {
-      for (const auto& factor : factors_)
-        for (int32_t t = 0; t < views_[e].frames; ++t)
-          check_emissions(op_, *factor->form, views_[e], t);
-      throw;
-    } catch (const std::invalid_argument&) {
-      if (emissions.size() == 1) throw;
-      rethrow_for_element(op_, e, emissions.size());
-    }
+
+  struct Row {
+    size_t example;
+    int32_t window;
+  };
+  /// Calls f(run, graph, rows, their emissions) for rows that go side by side: the windows of one
+  /// example, or whole examples. Those are the work of one thread.
+  template <class T, class F>
+  void for_each_run(F f) const {
+    const size_t together = window_.size == 0 ? kLanes : 1;
+    const size_t count = (emissions.size() + together - 1) / together;
+    parallel_for(count, [&](size_t i) {
+      std::vector<Row> rows;
+      for (size_t e = i * together; e < std::min(emissions.size(), (i + 1) * together); ++e)
+        for (int32_t w = 0; w < num_windows(views_[e]); ++w) rows.push_back({e, w});
+      std::vector<Emissions> windows;
+      for (const auto& [e, w] : rows)
+        windows.push_back(slice(views_[e], w * window_.stride, window_size(views_[e])));
+      try {
+        for (size_t k = 0; k < graphs.size(); ++k) {
+          RowsRun<T, kLanes> run(kernels<T>()[k].factor, kernels<T>()[k].weights);
+          for (size_t first = 0; first < rows.size(); first += kLanes) {
+            const size_t size = std::min(kLanes, rows.size() - first);
+            f(run, k, std::span<const Row>(rows).subspan(first, size),
+              std::span<const Emissions>(windows).subspan(first, size));
+          }
+        }
+      } catch (const std::invalid_argument&) {
+        rethrow_for_example(i * together, std::min(emissions.size(), (i + 1) * together));
+      }
+    });
+  }
+  template <class F>
+  void for_each_example(F f) const {
+    parallel_for(emissions.size(), [&](size_t e) {
+      poll_interrupt();
+      try {
+        f(e);
+      } catch (const std::invalid_argument&) {
+        rethrow_for_example(e, e + 1);
+      }
+    });
   }
   template <class F>
   void for_each_chunk(size_t e, F f) const {
     const int32_t count = num_windows(views_[e]);
-    Emissions windows[kLanes];
-    for (int32_t first = 0; first < count; first += kLanes) {
-      const int32_t size = std::min<int32_t>(kLanes, count - first);
-      for (int32_t i = 0; i < size; ++i)
-        windows[i] = slice(views_[e], (first + i) * window_.stride, window_size(views_[e]));
-      f(first, std::span<const Emissions>(windows, static_cast<size_t>(size)));
+    for (int32_t first = 0; first < count; first += static_cast<int32_t>(kLanes))
+      f(first, std::min<int32_t>(kLanes, count - first));
+  }
+  /// Throws the current exception again with the example and its frame, instead of that of a
+  /// window.
+  [[noreturn]] void rethrow_for_example(size_t begin, size_t end) const {
+    for (size_t e = begin; e < end; ++e) {
+      try {
+        for (size_t k = 0; k < graphs.size(); ++k)
+          for (int32_t t = 0; t < views_[e].frames; ++t)
+            check_emissions(op_, *factor(k).form, views_[e], t);
+      } catch (const std::invalid_argument&) {
+        if (emissions.size() == 1) throw;
+        rethrow_for_element(op_, e, emissions.size());
+      }
     }
+    throw;
   }
 
   const char* op_;
@@ -225,9 +582,8 @@ class Outer {
   std::vector<int64_t> first_row_;
   int64_t num_rows_ = 0;
   bool is_double_ = false;
-  std::vector<std::shared_ptr<const Factor>> factors_;
-  std::vector<std::shared_ptr<const RowWeights<float>>> floats_;
-  std::vector<std::shared_ptr<const RowWeights<double>>> doubles_;
+  std::vector<Kernel<float>> floats_;
+  std::vector<Kernel<double>> doubles_;
 };
 
 /// Differentiates the gradients below. Inputs: the graphs, the emissions, the delta.

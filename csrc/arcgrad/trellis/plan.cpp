@@ -118,17 +118,24 @@ Emissions view_emissions(const Graph& graph) {
 }
 
 EmissionsGrads::EmissionsGrads(std::vector<Weights*> grads, std::vector<int32_t> labels)
-    : grads_(std::move(grads)), labels_(std::move(labels)), own_(grads_.size()) {
+    : grads_(std::move(grads)),
+      labels_(std::move(labels)),
+      is_unset_(grads_.size()),
+      own_(grads_.size()) {
   std::set<const Weights*> taken;
-  for (size_t i = 0; i < grads_.size(); ++i)
-    if (grads_[i] && !taken.insert(grads_[i]).second)
+  for (size_t i = 0; i < grads_.size(); ++i) {
+    if (!grads_[i]) continue;
+    if (taken.insert(grads_[i]).second)
+      is_unset_[i] = grads_[i]->take_unset();
+    else
       own_[i] = Weights::zeros(grads_[i]->size(), grads_[i]->dtype());
+  }
 }
 
 EmissionsGrad EmissionsGrads::at(size_t i) const {
   if (!grads_[i]) return {};
   const void* data = own_[i] ? own_[i].data() : grads_[i]->data();
-  return {const_cast<void*>(data), grads_[i]->dtype(), labels_[i]};
+  return {const_cast<void*>(data), grads_[i]->dtype(), labels_[i], is_unset_[i]};
 }
 
 void EmissionsGrads::join() const {

@@ -57,6 +57,7 @@ class EmissionsGrads {
  private:
   std::vector<Weights*> grads_;
   std::vector<int32_t> labels_;
+  std::vector<bool> is_unset_;
   std::vector<Weights> own_;
 };
 

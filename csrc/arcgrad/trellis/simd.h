@@ -5,6 +5,7 @@
 // Nothing of the standard library may be instantiated here: the linker could keep the copy made for
 // the wider instruction set and use it everywhere.
 
+#include <cstddef>
 #include <cstdint>
 
 namespace arcgrad::trellis::ARCGRAD_ISA {
@@ -168,17 +169,21 @@ ARCGRAD_INLINE void transpose8(F (&rows)[8]) {
   }
 }
 
-/// Whether any lane is NaN or +inf.
+/// All bits set in the lanes that are NaN or +inf.
 template <class L>
-ARCGRAD_INLINE bool any_bad(typename L::F w) {
-  constexpr int kWidth = sizeof(w) / sizeof(typename L::Real);
-  const typename L::F limit =
-      typename L::F{} + (sizeof(typename L::Real) == 4 ? typename L::Real(3.4028234663852886e38)
-                                                       : typename L::Real(1.7976931348623157e308));
-  const auto good = w <= limit;
-  bool all = true;
-  for (int k = 0; k < kWidth; ++k) all &= good[k] != 0;
-  return !all;
+ARCGRAD_INLINE typename L::I bad_lanes(typename L::F w) {
+  using Real = typename L::Real;
+  const typename L::F limit = typename L::F{} + (sizeof(Real) == 4 ? Real(3.4028234663852886e38)
+                                                                   : Real(1.7976931348623157e308));
+  return ~(w <= limit);
+}
+
+/// Whether any lane has a bit set.
+template <class I>
+ARCGRAD_INLINE bool any_lane(I lanes) {
+  bool any = false;
+  for (size_t k = 0; k < sizeof(I) / sizeof(lanes[0]); ++k) any |= lanes[k] != 0;
+  return any;
 }
 
 }  // namespace arcgrad::trellis::ARCGRAD_ISA
