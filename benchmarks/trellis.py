@@ -195,7 +195,7 @@ class Ctc(Case):
         self.shape = shape
         self.array = log_softmax(rng.normal(size=shape[:3]))
         labels = rng.integers(1, shape.labels, (shape.batch, shape.target))
-        self.targets: list[list[int]] = labels.tolist()
+        self.targets = labels
         if torch:
             self._log_probs = torch.from_numpy(self.array.transpose(1, 0, 2).copy())
             self._log_probs.requires_grad_()
@@ -389,7 +389,7 @@ class Convolution:
         # Two different labels each: 5 nodes and 10 arcs.
         first = rng.integers(1, labels, kernels)
         second = 1 + (first + rng.integers(0, labels - 2, kernels)) % (labels - 1)
-        self.targets: list[list[int]] = np.stack([first, second], axis=1).tolist()
+        self.targets = np.stack([first, second], axis=1)
         self.arcs = tokens.ctc_graph(self.targets[0]).num_arcs()
         self.weights = rng.normal(size=(kernels, self.arcs)).astype(np.float32)
         self.steps = kernels * batch * windows * self.window * self.arcs

@@ -22,6 +22,22 @@ std::string kind_of(nb::handle array) { return show(array.attr("dtype").attr("ki
 
 std::string name_of(nb::handle array) { return show(array.attr("dtype")); }
 
+/// A list of whole numbers that fit 32 bits; nothing if it is another thing.
+std::optional<Column> try_list(nb::handle values) {
+  if (!nb::isinstance<nb::list>(values)) return std::nullopt;
+  const size_t size = nb::len(values);
+  Column out(size);
+  for (size_t i = 0; i < size; ++i) {
+    const nb::handle item = nb::borrow<nb::list>(values)[i];
+    if (!nb::isinstance<nb::int_>(item) || nb::isinstance<nb::bool_>(item)) return std::nullopt;
+    int overflow = 0;
+    const long value = PyLong_AsLongAndOverflow(item.ptr(), &overflow);
+    out[i] = static_cast<int32_t>(value);
+    if (overflow != 0 || out[i] != value) return std::nullopt;
+  }
+  return out;
+}
+
 }  // namespace
 
 Semiring to_semiring(const char* op, const std::string& name) {
@@ -55,6 +71,7 @@ int32_t to_int32(const char* op, const char* what, int64_t value) {
 }
 
 Column to_ints(const char* op, const char* what, nb::handle values) {
+  if (std::optional<Column> ints = try_list(values)) return std::move(*ints);
   nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> plain;
   if (nb::ndarray_check(values) && nb::try_cast(values, plain, false))
     return Column(plain.data(), plain.data() + plain.size());

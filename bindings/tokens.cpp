@@ -30,7 +30,7 @@ void init_tokens(nb::module_& m) {
             rethrow_for_element(op, i, size);
           }
         }
-        return std::move(out);
+        return out;
       },
       "target"_a, "blank"_a = 0, nb::kw_only(), "calc_grad"_a = false, "dtype"_a = "float32",
       nb::sig(

@@ -10,9 +10,10 @@
 namespace arcgrad::trellis {
 namespace {
 
-/// Calls each(f) once to count and once to fill: `each` calls f(from, to, arc) for every term.
-template <class Each>
-void make_rows(int32_t num_values, Rows& in, Rows& out, Each each) {
+/// Calls each(f) once to count and once to fill: `each` calls f(from, to, arc) for every term,
+/// where `from` is source(arc) if there is an arc.
+template <class Each, class Source>
+void make_rows(int32_t num_values, Rows& in, Rows& out, Each each, Source source) {
   const auto num_offsets = static_cast<size_t>(num_values) + 2;
   // Counted one further, so that filling leaves the offsets where they belong.
   in.offset.assign(num_offsets, 0);
@@ -30,11 +31,14 @@ void make_rows(int32_t num_values, Rows& in, Rows& out, Each each) {
   }
   each([&](int32_t from, int32_t to, int32_t arc) {
     const int32_t i = in.offset[to + 1]++, o = out.offset[from + 1]++;
-    in.index[i] = from;
     in.arc[i] = arc;
+    if (arc < 0) in.index[i] = from;
     out.index[o] = to;
     out.arc[o] = arc;
   });
+  // Arcs mostly come by source, so what goes to in-rows is scattered: reading that way costs less.
+  for (size_t k = 0; k < num_terms; ++k)
+    if (in.arc[k] >= 0) in.index[k] = source(in.arc[k]);
   in.offset.pop_back();
   out.offset.pop_back();
 }
@@ -148,18 +152,21 @@ void Form::build(const Topology& topology, Side side) {
       ++end;
     return static_cast<int32_t>(std::lower_bound(begin, end, label[a]) - place_label.begin());
   };
-  make_rows(num_values, in, out, [&](auto join) {
-    if (has_many) {
-      for (int32_t a = 0; a < num_arcs; ++a)
-        if (label[a] != kEpsilon) join(value[src[a]], place_of(a), a);
-    } else {
-      for (int32_t a = 0; a < num_arcs; ++a)
-        if (label[a] != kEpsilon) join(value[src[a]], first_place[dst[a]], a);
-    }
-    for (int32_t p = 0; p < num_places; ++p)
-      if (value[node[p]] >= num_places) join(p, value[node[p]], -1);
-    for (int32_t a : epsilons) join(value[src[a]], value[dst[a]], a);
-  });
+  make_rows(
+      num_values, in, out,
+      [&](auto join) {
+        if (has_many) {
+          for (int32_t a = 0; a < num_arcs; ++a)
+            if (label[a] != kEpsilon) join(value[src[a]], place_of(a), a);
+        } else {
+          for (int32_t a = 0; a < num_arcs; ++a)
+            if (label[a] != kEpsilon) join(value[src[a]], first_place[dst[a]], a);
+        }
+        for (int32_t p = 0; p < num_places; ++p)
+          if (value[node[p]] >= num_places) join(p, value[node[p]], -1);
+        for (int32_t a : epsilons) join(value[src[a]], value[dst[a]], a);
+      },
+      [&](int32_t a) { return value[src[a]]; });
 
   for (int32_t n : topology.start()) start.push_back(value[n]);
   for (int32_t n : topology.accept()) accept.push_back(value[n]);

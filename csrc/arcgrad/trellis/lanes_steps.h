@@ -161,6 +161,23 @@ struct LanesLoops {
     }
   }
 
+  /// The same for so few terms that their exponents stay in registers.
+  template <int N>
+  ARCGRAD_INLINE static F sum_few(const WeightedRows<T>& rows, int32_t begin,
+                                  const T* __restrict fm, const Q* __restrict fq, I& exponent) {
+    I q[N];
+    for (int i = 0; i < N; ++i)
+      q[i] = load<I>(fq + int64_t{rows.index[begin + i]} * W) + rows.exponent[begin + i];
+    I top = q[0];
+    for (int i = 1; i < N; ++i) top = larger<I>(top, q[i]);
+    F sum = F{};
+    for (int i = 0; i < N; ++i)
+      sum += load<F>(fm + int64_t{rows.index[begin + i]} * W) * rows.mantissa[begin + i] *
+             power<L>(q[i] - top);
+    exponent = top;
+    return sum;
+  }
+
   /// The sum of weight * from[index] over the terms of a row, relative to 2^exponent.
   ARCGRAD_INLINE static F sum_row(const WeightedRows<T>& rows, int32_t begin, int32_t end,
                                   const T* __restrict fm, const Q* __restrict fq, I& exponent) {
@@ -169,6 +186,8 @@ struct LanesLoops {
       exponent = load<I>(fq + at) + rows.exponent[begin];
       return load<F>(fm + at) * rows.mantissa[begin];
     }
+    if (end - begin == 2) return sum_few<2>(rows, begin, fm, fq, exponent);
+    if (end - begin == 3) return sum_few<3>(rows, begin, fm, fq, exponent);
     I top = I{} + Q{2} * kDead;
     for (int32_t k = begin; k < end; ++k)
       top = larger<I>(top, load<I>(fq + int64_t{rows.index[k]} * W) + rows.exponent[k]);
@@ -237,23 +256,54 @@ struct LanesLoops {
       const int64_t to = int64_t{v} * W;
       I top = I{} + Q{2} * kDead, q;
       F sum = F{}, m;
-      for (int32_t k = begin; k < end; ++k)
-        top = larger<I>(top, load<I>(g.exponent + int64_t{out.index[k]} * W) + out.exponent[k]);
+      // The exponents of the first terms stay in registers.
+      constexpr int kKept = 4;
+      I kept[kKept];
+      const auto exponent_of = [&](int32_t k) {
+        return load<I>(g.exponent + int64_t{out.index[k]} * W) + out.exponent[k];
+      };
       F share = F{};
-      if constexpr (with_arcs) {
-        I shift = load<I>(v_exponent + to) + top - base;
-        shift = shift < most ? shift : most;
-        share = load<F>(v_mantissa + to) * power<L>(shift) * factor;
-      }
-      for (int32_t k = begin; k < end; ++k) {
-        const int64_t at = int64_t{out.index[k]} * W;
-        const I term_q = load<I>(g.exponent + at) + out.exponent[k];
-        const F term = load<F>(g.mantissa + at) * out.mantissa[k] * power<L>(term_q - top);
+      const auto find_share = [&] {
+        if constexpr (with_arcs) {
+          I shift = load<I>(v_exponent + to) + top - base;
+          shift = shift < most ? shift : most;
+          share = load<F>(v_mantissa + to) * power<L>(shift) * factor;
+        }
+      };
+      const auto add_term = [&](int32_t k, I term_q) {
+        const F term = load<F>(g.mantissa + int64_t{out.index[k]} * W) * out.mantissa[k] *
+                       power<L>(term_q - top);
         sum += term;
         if constexpr (with_arcs) {
           const int64_t a = int64_t{k} * W;
           store(arc + a, load<F>(arc + a) + term * share);
         }
+      };
+      const auto add_few = [&](auto count) {
+        for (int i = 0; i < count(); ++i) {
+          kept[i] = exponent_of(begin + i);
+          top = larger<I>(top, kept[i]);
+        }
+        find_share();
+        for (int i = 0; i < count(); ++i) add_term(begin + i, kept[i]);
+      };
+      switch (end - begin) {
+        case 1:
+          add_few([] { return 1; });
+          break;
+        case 2:
+          add_few([] { return 2; });
+          break;
+        case 3:
+          add_few([] { return 3; });
+          break;
+        case 4:
+          add_few([] { return 4; });
+          break;
+        default:
+          for (int32_t k = begin; k < end; ++k) top = larger<I>(top, exponent_of(k));
+          find_share();
+          for (int32_t k = begin; k < end; ++k) add_term(k, exponent_of(k));
       }
       normalize<L>(sum, top, m, q);
       store(b.mantissa + to, m);
