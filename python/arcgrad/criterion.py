@@ -64,25 +64,10 @@ def ctc_loss(log_probs: Any, target: Any, blank_idx: int) -> Any:
 
 
 def _alignments(log_probs: ag.Graph, target: Sequence[int], blank: int, op: str) -> ag.Graph:
-    """The alignments of a target: nodes 2i + 1 have just seen label i, the others a blank."""
     labels = [operator.index(label) for label in target]
     _check_labels(log_probs, labels, blank, op)
-    spelled = np.full(2 * len(labels) + 1, blank, np.int32)
-    spelled[1::2] = labels
-    nodes = np.arange(len(spelled), dtype=np.int32)
-    # The blank between two labels may be skipped unless they are equal.
-    skips = 3 + 2 * np.flatnonzero(spelled[3::2] != spelled[1:-2:2]).astype(np.int32)
-    dst = np.concatenate([nodes, nodes[1:], skips])
-    src = np.concatenate([nodes, nodes[:-1], skips - 2])
-    return ag.Graph.from_arrays(
-        src,
-        dst,
-        spelled[dst],
-        start=[0],
-        accept=nodes[-2:],
-        num_nodes=len(nodes),
-        calc_grad=False,
-    )
+    graph: ag.Graph = ag.tokens.ctc_graph(labels, blank)
+    return graph
 
 
 def _check_labels(log_probs: ag.Graph, labels: list[int], blank: int, op: str) -> None:
