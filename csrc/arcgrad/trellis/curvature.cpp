@@ -95,10 +95,10 @@ class Curvature {
   }
   /// The move of the emission of a place at frame t >= 1, not centred.
   double place_move(int32_t t, size_t p) const {
-    if (!direction_.emissions) return 0.0;
+    if (direction_.emissions.empty()) return 0.0;
     const int32_t label = form_.labels[form_.slot[p]];
     if (label >= example_.labels) return 0.0;
-    return (*direction_.emissions)[int64_t{t - 1} * example_.labels + label];
+    return direction_.emissions[static_cast<size_t>(int64_t{t - 1} * example_.labels + label)];
   }
 
   void split(int32_t t, Scores<double> out) {
@@ -217,13 +217,15 @@ class Curvature {
     }
     if (top == kNone) return;
     double sum = 0.0;
-    const auto term = [&](int32_t k) {
+    terms_.resize(static_cast<size_t>(end - begin));
+    for (int32_t k = begin; k < end; ++k) {
       const size_t i = from + form_.in.index[k];
       const int32_t a = form_.in.arc[k];
-      return v_.mantissa[i] * weight_mantissa(a) * pow2(v_.q(i) + weight_exponent(a) - top);
-    };
-    for (int32_t k = begin; k < end; ++k) sum += term(k);
-    for (int32_t k = begin; k < end; ++k) f(k, term(k) / sum);
+      sum += terms_[k - begin] =
+          v_.mantissa[i] * weight_mantissa(a) * pow2(v_.q(i) + weight_exponent(a) - top);
+    }
+    const double scale = 1.0 / sum;
+    for (int32_t k = begin; k < end; ++k) f(k, terms_[k - begin] * scale);
   }
 
   /// D of the sums at frame t, and the mean move of the epsilon arcs there.
@@ -370,6 +372,7 @@ class Curvature {
   std::vector<Scaled> sums_;
   Scaled total_;
   std::vector<double> row_;
+  mutable std::vector<double> terms_;
   std::vector<int32_t> identity_;
 };
 

@@ -8,8 +8,8 @@ namespace arcgrad::trellis {
 
 /// A direction in which the weights of a product's factors move. Either part may be missing.
 struct Direction {
-  const Weights* emissions = nullptr;  // contiguous, [frames, labels]
-  std::span<const double> arcs;        // of the graph
+  std::span<const double> emissions;  // [frames, labels]
+  std::span<const double> arcs;       // of the graph
 };
 
 /// The second derivative of the score of one example: adds `factor` times the derivative of the

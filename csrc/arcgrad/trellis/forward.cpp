@@ -119,9 +119,13 @@ class Batch {
                       std::span<Weights* const> emission_grads, std::span<double> slopes) const {
     const EmissionsGrads to = destinations(emission_grads);
     clear_unused(to);
-    std::vector<std::vector<double>> moves;
-    for (const Weights& move : graph_moves)
-      moves.push_back(move ? move.to_vector() : std::vector<double>());
+    const auto to_doubles = [](std::span<const Weights> moves) {
+      std::vector<std::vector<double>> out;
+      for (const Weights& move : moves)
+        out.push_back(move ? move.to_vector() : std::vector<double>());
+      return out;
+    };
+    const auto arc_moves = to_doubles(graph_moves), frame_moves = to_doubles(emission_moves);
     std::vector<Buffer<double>> arcs(pieces_.size());
     parallel_for(pieces_.size(), [&](size_t k) {
       const Piece& piece = pieces_[k];
@@ -130,8 +134,7 @@ class Batch {
         arcs[k].assign(static_cast<size_t>(plan_.graphs[group.graph].num_arcs()), 0.0);
       for (size_t i : piece.examples) {
         const Plan::Example& example = plan_.examples[i];
-        const Weights& move = emission_moves[example.emissions];
-        const Direction direction{move ? &move : nullptr, moves[group.graph]};
+        const Direction direction{frame_moves[example.emissions], arc_moves[group.graph]};
         if (to.at(i).is_unset) to.at(i).clear(0, example.view.frames);
         slopes[i] = add_curvature(op_, *factors_[piece.group], example.view, direction, deltas[i],
                                   to.at(i), arcs[k]);

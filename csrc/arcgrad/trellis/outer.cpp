@@ -363,20 +363,20 @@ class Outer {
     for (size_t k = 0; k < graphs.size(); ++k)
       arc_moves.push_back(moves[k] ? moves[k].to_vector() : std::vector<double>());
     parallel_for(emissions.size(), [&](size_t e) {
+      const Weights& all = moves[graphs.size() + e];
+      const std::vector<double> frame_moves = all ? all.to_vector() : std::vector<double>();
       for (size_t k = 0; k < graphs.size(); ++k) {
         std::vector<double>& arc = arcs[e * graphs.size() + k];
         if (grads[k]) arc.resize(static_cast<size_t>(graphs[k].num_arcs()));
         for (int32_t w = 0; w < num_windows(views_[e]); ++w) {
           const int32_t begin = w * window_.stride;
           const Emissions view = slice(views_[e], begin, window_size(views_[e]));
-          const Weights& all = moves[graphs.size() + e];
-          Weights own;
-          if (all) {
-            own = Weights::uninitialized(int64_t{view.frames} * view.labels, DType::float64);
-            for (int64_t i = 0; i < own.size(); ++i)
-              own.fill<double>()[static_cast<size_t>(i)] = all[int64_t{begin} * view.labels + i];
-          }
-          const Direction direction{all ? &own : nullptr, arc_moves[k]};
+          const auto size = static_cast<size_t>(int64_t{view.frames} * view.labels);
+          std::span<const double> own;
+          if (!frame_moves.empty())
+            own = std::span<const double>(frame_moves)
+                      .subspan(static_cast<size_t>(int64_t{begin} * view.labels), size);
+          const Direction direction{own, arc_moves[k]};
           const int64_t at = cell(e, w, k);
           const double moved = add_curvature(op_, factor(k), view, direction, delta[at],
                                              slice(to.at(e), begin), arc);
