@@ -131,3 +131,10 @@ def test_examples_run(name, tmp_path, monkeypatch):
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
     runner.run(example, out=output.append)
     assert runner.summarize(verbose=False).failed == 0, "".join(output)
+
+
+@pytest.mark.parametrize("guide", sorted(path.name for path in (ROOT / "docs").glob("*.md")))
+def test_examples_of_guides_run(guide):
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    path = str(ROOT / "docs" / guide)
+    assert doctest.testfile(path, module_relative=False, optionflags=flags).failed == 0
