@@ -93,6 +93,11 @@ struct LanesLoops {
   using I = typename L::I;
   using Q = Exponent<T>;
 
+  /// Below the exponent of every term, dead ones with the lowest weights included.
+  static constexpr int32_t kNone = kDead - (1 << 25);
+  /// Two dead exponents make one that leaves no room below it.
+  ARCGRAD_INLINE static I above_dead(I exponent) { return larger<I>(exponent, I{} + kDead); }
+
   /// Whether 8 labels from slot s on are consecutive and every lane has them.
   ARCGRAD_INLINE static bool is_block(const Shape& shape, int32_t s, int32_t least) {
     return s + 8 <= least && shape.label[s + 7] - shape.label[s] == 7;
@@ -188,7 +193,7 @@ struct LanesLoops {
     }
     if (end - begin == 2) return sum_few<2>(rows, begin, fm, fq, exponent);
     if (end - begin == 3) return sum_few<3>(rows, begin, fm, fq, exponent);
-    I top = I{} + Q{2} * kDead;
+    I top = I{} + kNone;
     for (int32_t k = begin; k < end; ++k)
       top = larger<I>(top, load<I>(fq + int64_t{rows.index[k]} * W) + rows.exponent[k]);
     F sum = F{};
@@ -232,7 +237,7 @@ struct LanesLoops {
       const int64_t at = int64_t{p} * W, s = int64_t{shape.slot[p]} * W;
       const F bm = load<F>(b.mantissa + at);
       const I bq = load<I>(b.exponent + at);
-      I q = load<I>(v.exponent + at) + bq - base;
+      I q = above_dead(load<I>(v.exponent + at) + bq) - base;
       q = q < most ? q : most;
       const F post = load<F>(v.mantissa + at) * bm * power<L>(q);
       total += post;
@@ -254,7 +259,7 @@ struct LanesLoops {
     for (int32_t v = shape.num_values - 1; v >= 0; --v) {
       const int32_t begin = out.offset[v], end = out.offset[v + 1];
       const int64_t to = int64_t{v} * W;
-      I top = I{} + Q{2} * kDead, q;
+      I top = I{} + kNone, q;
       F sum = F{}, m;
       // The exponents of the first terms stay in registers.
       constexpr int kKept = 4;
@@ -265,7 +270,7 @@ struct LanesLoops {
       F share = F{};
       const auto find_share = [&] {
         if constexpr (with_arcs) {
-          I shift = load<I>(v_exponent + to) + top - base;
+          I shift = above_dead(load<I>(v_exponent + to) + above_dead(top)) - base;
           shift = shift < most ? shift : most;
           share = load<F>(v_mantissa + to) * power<L>(shift) * factor;
         }
@@ -373,13 +378,13 @@ struct LanesLoops {
 
   static void finish(const Shape& shape, ConstScores<T> values, const T* end_mantissa,
                      const Q* end_exponent, T* mantissa, Q* exponent) {
-    I top = I{} + Q{2} * kDead;
+    I top = I{} + kNone;
     for (int32_t p = 0; p < shape.num_places; ++p)
-      top = larger<I>(top, load<I>(values.exponent + int64_t{p} * W) + end_exponent[p]);
+      top = larger<I>(top, above_dead(load<I>(values.exponent + int64_t{p} * W) + end_exponent[p]));
     F sum = F{};
     for (int32_t p = 0; p < shape.num_places; ++p) {
       const int64_t at = int64_t{p} * W;
-      const I q = load<I>(values.exponent + at) + end_exponent[p];
+      const I q = above_dead(load<I>(values.exponent + at) + end_exponent[p]);
       sum += load<F>(values.mantissa + at) * end_mantissa[p] * power<L>(q - top);
     }
     store(mantissa, sum);
