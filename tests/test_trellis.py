@@ -1448,3 +1448,89 @@ assert not graph.is_grad_available()
 """
     )
     assert run_python(INTERRUPT.format(work=work)).strip() == "done"
+
+
+# Faults that were found once
+
+
+def loop(label):
+    return ag.Graph.from_arrays([0], [0], [label], start=[0], accept=[0])
+
+
+def test_a_place_that_is_dead_and_cannot_end_does_not_spoil_the_score():
+    graph = ag.Graph.from_arrays(
+        [0, 0, 2], [1, 2, 1], [0, 1, 0], weight=np.zeros(3, np.float32), start=[0], accept=[1]
+    )
+    for weight in (88.0, 89.0, 266.5, -89.0, 1e5):
+        emissions = ag.linear_graph(1, 2, np.array([[weight, -np.inf]], np.float32))
+        scores = ag.forward_score([ag.intersect(graph, emissions)] * 2)
+        assert [score.item() for score in scores] == pytest.approx([weight] * 2, rel=1e-6)
+        assert weights(ag.grad(scores, emissions)).tolist() == [2.0, 0.0]
+        outer = ag.outer_score([graph], [emissions], window=1)
+        assert outer.weights_to_list() == pytest.approx([weight], rel=1e-6)
+
+
+@pytest.mark.parametrize("window", [None, 8, 40])
+def test_gradients_of_all_graphs_and_windows_add_up_in_large_emissions(window):
+    emissions = ag.linear_graph(100, 64)
+    scores = ag.outer_score([loop(1), loop(2), loop(3)], [emissions], window=window, stride=10)
+    frames = window or 100
+    assert weights(ag.grad(scores, emissions)).sum() == pytest.approx(scores.num_arcs() * frames)
+
+
+def test_lanes_of_different_widths_in_double():
+    rng = np.random.default_rng(0)
+    arcs = [(i, j, (3 * i + j) % 7) for i in range(3) for j in range(3)]
+    src, dst, label = zip(*arcs, strict=True)
+    graph = ag.Graph.from_arrays(
+        src, dst, label, weight=rng.normal(size=9), start=[0], accept=[0, 1, 2]
+    )
+    products = [
+        ag.intersect(graph, ag.linear_graph(6, c, rng.normal(size=(6, c)).astype(np.float32)))
+        for c in (100, 50, 7, 20, 9, 30, 8, 11, 12)
+    ]
+    expected = [ag.forward_score(ag.clone(product)).item() for product in products]
+    assert [s.item() for s in ag.forward_score(products)] == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_retained_product_is_counted_once():
+    emissions = ag.linear_graph(4, 5, np.arange(20.0), dtype="float64")
+    first, second = (ag.intersect(loop(label), emissions) for label in (1, 2))
+    first.retain_grad()
+    ag.backward([ag.viterbi_score(first), ag.viterbi_score(second)])
+    assert weights(emissions.grad()).sum() == 8.0
+    assert weights(first.grad()).sum() == 4.0
+
+
+@pytest.mark.parametrize("use", [lambda p: ag.intersect(p, loop(1)), ag.viterbi_path])
+def test_a_product_that_was_left_out_has_no_partial_gradient(use):
+    product = ag.intersect(loop(1), ag.linear_graph(4, 5))
+    scores = [ag.forward_score(product), ag.forward_score(use(product))]
+    with pytest.raises(RuntimeError, match="computed without it"):
+        ag.grad(scores, product)
+    with pytest.raises(RuntimeError, match="computed without it"):
+        product.retain_grad()
+    fresh = ag.intersect(loop(1), ag.linear_graph(4, 5))
+    with ag.no_grad():
+        use(fresh)
+    assert weights(ag.grad(ag.forward_score(fresh), fresh)).sum() == 4.0
+
+
+def test_impossible_terms_do_not_hide_low_scores():
+    graph = ag.Graph.from_arrays(
+        [0, 1, 0, 1],
+        [0, 1, 2, 2],
+        [0, 2, 1, 1],
+        weight=np.array([0, 0, -np.inf, 0.0]),
+        start=[0, 1],
+        accept=[2],
+    )
+    array = np.zeros((40, 3))
+    array[:, 2] = -1e5
+    for count in (1, 2):
+        emissions = ag.linear_graph(40, 3, array)
+        products = [ag.intersect(graph, emissions)] * count
+        scores = ag.forward_score(products)
+        assert [score.item() for score in scores] == pytest.approx([-3.9e6] * count, rel=1e-9)
+        rows = weights(ag.grad(scores, emissions)).reshape(40, 3).sum(1)
+        assert rows == pytest.approx(np.full(40, count), abs=1e-6)

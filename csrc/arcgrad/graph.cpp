@@ -232,6 +232,7 @@ void Graph::zero_grad() {
 
 Graph& Graph::retain_grad() {
   if (!state_->calc_grad) throw TapeError("retain_grad: the graph has calc_grad switched off");
+  if (product() && product()->is_bypassed()) throw TapeError(text("retain_grad: ", kBypassed));
   var()->retain_grad = true;
   return *this;
 }

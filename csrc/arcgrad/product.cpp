@@ -84,33 +84,35 @@ Graph defer_product(const char* op, const Graph& first, const Graph& second) {
   //   (g e) h = (g h) e  or  e (g h),   (e g) h = e (g h),   and the same from the left.
   if (first.product() && !second.product() && !is_second && may_bypass(first)) {
     const Product& product = *first.product();
+    const bool is_tracked = tracks(first);
     const auto [g, e] = factors_of(first);
     if (product.side() == Side::input) {
-      product.bypass();
+      if (is_tracked) product.bypass();
       return make_product(op, e, compose_as(op, g, second));
     }
     if (second.topology().is_acceptor()) {
-      product.bypass();
+      if (is_tracked) product.bypass();
       return make_product(op, compose_as(op, g, second), e);
     }
     if (g.topology().is_acceptor()) {
-      product.bypass();
+      if (is_tracked) product.bypass();
       return make_product(op, e, compose_as(op, g, second));
     }
   }
   if (second.product() && !first.product() && !is_first && may_bypass(second)) {
     const Product& product = *second.product();
+    const bool is_tracked = tracks(second);
     const auto [g, e] = factors_of(second);
     if (product.side() == Side::output) {
-      product.bypass();
+      if (is_tracked) product.bypass();
       return make_product(op, compose_as(op, first, g), e);
     }
     if (first.topology().is_acceptor()) {
-      product.bypass();
+      if (is_tracked) product.bypass();
       return make_product(op, e, compose_as(op, first, g));
     }
     if (g.topology().is_acceptor()) {
-      product.bypass();
+      if (is_tracked) product.bypass();
       return make_product(op, compose_as(op, first, g), e);
     }
   }

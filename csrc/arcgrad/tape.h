@@ -150,6 +150,13 @@ bool is_grad_enabled();
 /// Sets it and returns what it was.
 bool set_grad_enabled(bool enabled);
 
+/// Why a product that was composed again has no gradient.
+inline constexpr char kBypassed[] =
+    "the product was composed again or its best path was taken, and the result was computed "
+    "without "
+    "it, so its gradient would lack that part; call retain_grad() on it before that, or use a "
+    "clone";
+
 /// Switches recording off in this thread while it lives.
 class NoGrad {
  public:

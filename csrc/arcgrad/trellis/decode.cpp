@@ -114,6 +114,9 @@ class BestRule final : public Rule {
  public:
   explicit BestRule(std::shared_ptr<const BestBatch> batch) : batch_(std::move(batch)) {}
 
+  // It must see all gradients at once to tell which products are wanted.
+  bool is_parallel() const override { return true; }
+
   void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override {
     const size_t count = batch_->plan.examples.size();
     for (size_t i = 0; i < count; ++i) {
@@ -241,7 +244,7 @@ std::vector<Graph> best_paths(const char* op, const std::vector<Graph>& graphs) 
         continue;
       }
       const Product& product = *example.product.product();
-      product.bypass();
+      if (tracks(example.product)) product.bypass();
       const Graph &graph = plan.graphs[example.graph],
                   &emissions = plan.emissions[example.emissions];
       const BestAlignment& best = batch.best[k];

@@ -120,10 +120,6 @@ extern const DiagonalSteps<double> diagonal_f64;
 }  // namespace arcgrad::trellis
 
 #ifdef ARCGRAD_ISA
-#ifdef __FMA__
-#include <immintrin.h>
-#endif
-
 #include "arcgrad/trellis/simd.h"
 
 namespace arcgrad::trellis::ARCGRAD_ISA {
@@ -194,34 +190,6 @@ ARCGRAD_INLINE typename L::F bounded_power(typename L::I exponent) {
   return power<L>(smaller<typename L::I>(exponent, typename L::I{} + 32));
 }
 
-/// exp(w) as in split_exp().
-template <class T>
-ARCGRAD_INLINE void split(typename Vector<T>::F w, typename Vector<T>::F& mantissa,
-                          typename Vector<T>::I& exponent) {
-#ifdef __FMA__
-  if constexpr (sizeof(T) == 4) {
-    using F = typename Vector<T>::F;
-    // With fused products the reduction is as precise in float: the first difference is exact. They
-    // are asked for by name because compilers fuse only when they optimize.
-    const F limit = F{} + 2907270.0f;  // 2^22 * log(2)
-    const F x = smaller<F>(larger<F>(w, -limit), limit);
-    const F round = F{} + 12582912.0f;  // 1.5 * 2^23: adding it rounds to whole numbers
-    const F whole = (x * 1.44269504f + round) - round;
-    const F high_rest = _mm256_fnmadd_ps(whole, F{} + 0.693147182f, x);
-    const F r = _mm256_fmadd_ps(whole, F{} + 1.90465421e-9f, high_rest);
-    const F r2 = r * r;
-    const F low = 1.0f + r, mid = 0.5f + r * (1.0f / 6.0f);
-    const F high =
-        (1.0f / 24.0f + r * (1.0f / 120.0f)) + (1.0f / 720.0f + r * (1.0f / 5040.0f)) * r2;
-    const auto alive = w >= F{} - 3.4028234663852886e38f;
-    mantissa = alive ? (mid + high * r2) * r2 + low : F{};
-    exponent = __builtin_convertvector(whole, typename Vector<T>::I);
-    return;
-  }
-#endif
-  split_exp<Vector<T>>(w, mantissa, exponent);
-}
-
 /// Memory is asked for this many frames before it is needed, where frames are so far apart that the
 /// processor does not do so by itself.
 inline constexpr int32_t kAhead = 4;
@@ -248,7 +216,7 @@ bool split_frames(const E* from, int64_t row_stride, int32_t frames, const int64
       good &= bits_as<I>(w <= limit);
       F mantissa;
       I exponent;
-      split<T>(w, mantissa, exponent);
+      split_exp<Vector<T>>(w, mantissa, exponent);
       const F q = bits_as<F>(exponent);
       F first, second;
       if constexpr (kW == 8) {

@@ -15,6 +15,10 @@ constexpr int32_t kFramesPerFlush = 32;
 
 constexpr int32_t kDead = -(1 << 30);
 
+/// The exponent of an impossible arc: below that of any other, but the sum of it and a dead score
+/// still fits.
+constexpr int32_t kDeadWeight = -(1 << 29) + (1 << 25);
+
 template <class T>
 void fill_terms(const Rows& rows, const Factor& factor, std::vector<T>& mantissa,
                 std::vector<Exponent<T>>& exponent) {
@@ -24,6 +28,7 @@ void fill_terms(const Rows& rows, const Factor& factor, std::vector<T>& mantissa
     const int32_t a = rows.arc[k];
     mantissa[k] = a < 0 ? T{1} : static_cast<T>(factor.mantissa[a]);
     exponent[k] = a < 0 ? 0 : static_cast<Exponent<T>>(factor.exponent[a]);
+    if (mantissa[k] == T{0}) exponent[k] = kDeadWeight;
   }
 }
 
@@ -137,6 +142,11 @@ void RowsRun<T, W>::split(int32_t t, Scores<T> out) const {
   static thread_local std::vector<T> converted;
   const Form& form = *factor_->form;
   const size_t num_slots = form.labels.size();
+  size_t width = 0;
+  for (const Emissions& e : examples_)
+    if (sizeof(T) == 8 && e.dtype == DType::float32) width += static_cast<size_t>(e.labels);
+  if (converted.size() < width) converted.resize(width);
+  T* next = converted.data();
   for (int l = 0; l < W; ++l) {
     const bool is_active =
         static_cast<size_t>(l) < examples_.size() && t <= examples_[l].frames && t > 0;
@@ -150,9 +160,8 @@ void RowsRun<T, W>::split(int32_t t, Scores<T> out) const {
       row[l] = static_cast<const T*>(e.data) + (t - 1) * e.row_stride;
     } else if constexpr (sizeof(T) == 8) {
       // The labels may be sparse, so the copy has the width of the emissions.
-      const auto width = static_cast<size_t>(e.labels);
-      if (converted.size() < width * W) converted.resize(width * W);
-      T* copy = converted.data() + l * width;
+      T* const copy = next;
+      next += e.labels;
       const auto* from = static_cast<const float*>(e.data) + (t - 1) * e.row_stride;
       for (size_t s = 0; s < num_slots && static_cast<int32_t>(s) < count_[l]; ++s)
         copy[form.labels[s]] = from[form.labels[s] * e.col_stride];

@@ -94,7 +94,7 @@ struct LanesLoops {
   using Q = Exponent<T>;
 
   /// Below the exponent of every term, dead ones with the lowest weights included.
-  static constexpr int32_t kNone = kDead - (1 << 25);
+  static constexpr int32_t kNone = kDead - (1 << 29);
   /// Two dead exponents make one that leaves no room below it.
   ARCGRAD_INLINE static I above_dead(I exponent) { return larger<I>(exponent, I{} + kDead); }
 
@@ -242,8 +242,11 @@ struct LanesLoops {
       const F post = load<F>(v.mantissa + at) * bm * power<L>(q);
       total += post;
       store(posterior + at, post);
-      store(g.mantissa + at, load<F>(emissions.mantissa + s) * bm);
-      store(g.exponent + at, load<I>(emissions.exponent + s) + bq);
+      const F gm = load<F>(emissions.mantissa + s) * bm;
+      // An impossible emission must not hide terms with lower exponents.
+      const I gq = load<I>(emissions.exponent + s) + bq;
+      store(g.mantissa + at, gm);
+      store(g.exponent + at, gm > F{} ? gq : I{} + kDead);
     }
     store(sum, total);
   }

@@ -23,10 +23,12 @@ Emissions slice(const Emissions& view, int32_t begin, int32_t size) {
   return out;
 }
 
+/// Windows overlap, so the gradient was cleared before.
 EmissionsGrad slice(const EmissionsGrad& grad, int32_t begin) {
   if (!grad.data) return grad;
   const int64_t offset = int64_t{begin} * grad.labels;
   EmissionsGrad out = grad;
+  out.is_unset = false;
   out.data = dispatch(grad.dtype, [&](auto kind) -> void* {
     return static_cast<decltype(kind)*>(grad.data) + offset;
   });
@@ -546,7 +548,6 @@ class Outer {
   template <class F>
   void for_each_example(F f) const {
     parallel_for(emissions.size(), [&](size_t e) {
-      poll_interrupt();
       try {
         f(e);
       } catch (const std::invalid_argument&) {
@@ -557,8 +558,10 @@ class Outer {
   template <class F>
   void for_each_chunk(size_t e, F f) const {
     const int32_t count = num_windows(views_[e]);
-    for (int32_t first = 0; first < count; first += static_cast<int32_t>(kLanes))
+    for (int32_t first = 0; first < count; first += static_cast<int32_t>(kLanes)) {
+      poll_interrupt();
       f(first, std::min<int32_t>(kLanes, count - first));
+    }
   }
   /// Throws the current exception again with the example and its frame, instead of that of a
   /// window.

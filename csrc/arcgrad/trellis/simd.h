@@ -7,6 +7,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#ifdef __FMA__
+#include <immintrin.h>
+#endif
 
 namespace arcgrad::trellis::ARCGRAD_ISA {
 
@@ -118,7 +121,8 @@ ARCGRAD_INLINE void split_exp(typename L::F w, typename L::F& mantissa, typename
     x = x < limit ? x : limit;
     const F round = F{} + 12582912.0f;  // 1.5 * 2^23: adding it rounds to whole numbers
     const F whole = (x * 1.44269504f + round) - round;
-    const F r = (x - whole * 0.693147182f) + whole * 1.90465421e-9f;
+    const F high_part = _mm256_fnmadd_ps(whole, F{} + 0.693147182f, x);
+    const F r = _mm256_fmadd_ps(whole, F{} + 1.90465421e-9f, high_part);
     const F r2 = r * r;
     const F low = 1.0f + r, mid = 0.5f + r * (1.0f / 6.0f);
     const F high =
