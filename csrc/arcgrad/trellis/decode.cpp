@@ -42,15 +42,7 @@ struct BestBatch {
             find_best(op, graph.topology(), group.side, form, graph.weights(), views, with_paths);
         for (size_t j = 0; j < examples.size(); ++j) best[examples[j]] = std::move(found[j]);
       } catch (const std::invalid_argument&) {
-        for (size_t i : examples) {
-          try {
-            for (int32_t t = 0; t < plan.examples[i].view.frames; ++t)
-              check_emissions(op, form, plan.examples[i].view, t);
-          } catch (const std::invalid_argument&) {
-            plan.rethrow(op, i);
-          }
-        }
-        plan.rethrow(op, examples.front());
+        plan.rethrow(op, form, examples);
       }
     });
     for (size_t k = 0; k < pieces.size(); ++k)
@@ -179,19 +171,6 @@ class BestRule final : public Rule {
   std::shared_ptr<const BestBatch> batch_;
 };
 
-/// Runs `element(i)` for the graphs that have to be built.
-template <class Element>
-void for_others(const char* op, size_t size, const std::vector<size_t>& others, Element element) {
-  parallel_for(others.size(), [&](size_t k) {
-    try {
-      element(others[k]);
-    } catch (...) {
-      if (size == 1) throw;
-      rethrow_for_element(op, others[k], size);
-    }
-  });
-}
-
 std::vector<size_t> without_product(const std::vector<Graph>& graphs) {
   std::vector<size_t> out;
   for (size_t i = 0; i < graphs.size(); ++i)
@@ -209,7 +188,7 @@ std::vector<Graph> best_scores(const char* op, const std::vector<Graph>& graphs)
     for (const Graph& graph : graphs) keep |= graph.product() && tracks(graph);
     auto batch = std::make_shared<const BestBatch>(op, graphs, keep);
     const Plan& plan = batch->plan;
-    std::vector<Graph> outputs, inputs;
+    std::vector<Graph> outputs;
     for (size_t k = 0; k < plan.examples.size(); ++k) {
       outputs.emplace_back(scalar_topology(), Weights::scalar(batch->best[k].score));
       if (batch->is_fused[k])
@@ -218,10 +197,7 @@ std::vector<Graph> best_scores(const char* op, const std::vector<Graph>& graphs)
         others.push_back(plan.examples[k].position);
     }
     if (keep) {
-      for (const Plan::Example& example : plan.examples) inputs.push_back(example.product);
-      for (const auto* factors : {&plan.graphs, &plan.emissions})
-        inputs.insert(inputs.end(), factors->begin(), factors->end());
-      record_entry(op, outputs, inputs, plan.examples.size(),
+      record_entry(op, outputs, plan.tape_inputs(), plan.examples.size(),
                    std::make_unique<BestRule>(std::move(batch)));
     }
   }

@@ -11,21 +11,6 @@
 namespace arcgrad::trellis {
 namespace {
 
-/// Throws the current exception again with the number of the example it is about. `examples` are
-/// those that ran together.
-[[noreturn]] void rethrow_for_example(const char* op, const Plan& plan, const Form& form,
-                                      std::span<const size_t> examples) {
-  for (size_t i : examples) {
-    const Emissions& view = plan.examples[i].view;
-    try {
-      for (int32_t t = 0; t < view.frames; ++t) check_emissions(op, form, view, t);
-    } catch (const std::invalid_argument&) {
-      plan.rethrow(op, i);
-    }
-  }
-  plan.rethrow(op, examples.front());
-}
-
 /// The forward scores of a batch of products.
 class Batch {
  public:
@@ -220,7 +205,7 @@ class Batch {
         }
       }
     } catch (const std::invalid_argument&) {
-      rethrow_for_example(op_, plan_, *plan_.form(group), piece.examples);
+      plan_.rethrow(op_, *plan_.form(group), piece.examples);
     }
   }
 
@@ -363,7 +348,7 @@ std::vector<Graph> forward_scores(const char* op, const std::vector<Graph>& grap
   if (any) {
     auto batch = std::make_shared<const Batch>(op, graphs, keep);
     const Plan& plan = batch->plan();
-    std::vector<Graph> outputs, inputs;
+    std::vector<Graph> outputs;
     for (size_t k = 0; k < plan.examples.size(); ++k) {
       outputs.emplace_back(scalar_topology(), Weights::scalar(batch->score(k)));
       if (batch->is_fused(k))
@@ -372,22 +357,12 @@ std::vector<Graph> forward_scores(const char* op, const std::vector<Graph>& grap
         others.push_back(plan.examples[k].position);
     }
     if (keep) {
-      for (const Plan::Example& example : plan.examples) inputs.push_back(example.product);
-      for (const auto* factors : {&plan.graphs, &plan.emissions})
-        inputs.insert(inputs.end(), factors->begin(), factors->end());
-      record_entry(op, outputs, inputs, plan.examples.size(),
+      record_entry(op, outputs, plan.tape_inputs(), plan.examples.size(),
                    std::make_unique<ForwardRule>(std::move(batch)));
     }
   }
-  parallel_for(others.size(), [&](size_t k) {
-    const size_t i = others[k];
-    try {
-      out[i] = forward_score_of_arcs(op, graphs[i]);
-    } catch (...) {
-      if (graphs.size() == 1) throw;
-      rethrow_for_element(op, i, graphs.size());
-    }
-  });
+  for_others(op, graphs.size(), others,
+             [&](size_t i) { out[i] = forward_score_of_arcs(op, graphs[i]); });
   return out;
 }
 

@@ -187,6 +187,26 @@ void Plan::rethrow(const char* op, size_t example) const {
   rethrow_for_element(op, examples[example].position, list_size);
 }
 
+void Plan::rethrow(const char* op, const Form& form, std::span<const size_t> together) const {
+  for (size_t i : together) {
+    try {
+      for (int32_t t = 0; t < examples[i].view.frames; ++t)
+        check_emissions(op, form, examples[i].view, t);
+    } catch (const std::invalid_argument&) {
+      rethrow(op, i);
+    }
+  }
+  rethrow(op, together.front());
+}
+
+std::vector<Graph> Plan::tape_inputs() const {
+  std::vector<Graph> inputs;
+  for (const Example& example : examples) inputs.push_back(example.product);
+  for (const auto* factors : {&graphs, &emissions})
+    inputs.insert(inputs.end(), factors->begin(), factors->end());
+  return inputs;
+}
+
 Choice Plan::choose(const char* op, const Group& group) const {
   const Form& form = *this->form(group);
   if (const int force = forced; force >= 0) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "arcgrad/graph.h"
+#include "arcgrad/parallel.h"
 #include "arcgrad/product.h"
 #include "arcgrad/trellis/kernel.h"
 #include "arcgrad/trellis/scores.h"
@@ -37,12 +38,32 @@ struct Plan {
 
   /// Throws the current exception again with the number of the example it is about.
   [[noreturn]] void rethrow(const char* op, size_t example) const;
+  /// The same for examples of one form that ran together: the first with bad emissions.
+  [[noreturn]] void rethrow(const char* op, const Form& form,
+                            std::span<const size_t> together) const;
+  /// The inputs of a score on the tape: the products, which are optional, the graphs, the
+  /// emissions.
+  std::vector<Graph> tape_inputs() const;
 
   const std::shared_ptr<const Form>& form(const Group& group) const {
     return graphs[group.graph].topology().form(group.side);
   }
   Choice choose(const char* op, const Group& group) const;
 };
+
+/// Runs `element(i)` for the elements `others` of a list, whose arcs have to be looked at.
+template <class Element>
+void for_others(const char* op, size_t list_size, const std::vector<size_t>& others,
+                Element element) {
+  parallel_for(others.size(), [&](size_t k) {
+    try {
+      element(others[k]);
+    } catch (...) {
+      if (list_size == 1) throw;
+      rethrow_for_element(op, others[k], list_size);
+    }
+  });
+}
 
 /// Where gradients of emissions go, for examples that may share them: `grads` has one per example,
 /// null if not wanted. Each further example with the same gradient gets a buffer of its own, so
