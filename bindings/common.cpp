@@ -164,6 +164,13 @@ Weights to_weights(const char* op, nb::handle values, std::optional<DType> dtype
   return given.cast(to);
 }
 
+std::shared_ptr<const void> hold(nb::handle object) {
+  return {new nb::object(nb::borrow(object)), [](nb::object* held) {
+            nb::gil_scoped_acquire acquire;
+            delete held;
+          }};
+}
+
 std::optional<Weights> try_borrow_matrix(nb::handle values) {
   nb::ndarray<nb::ro, nb::ndim<2>, nb::device::cpu> view;
   if (!nb::ndarray_check(values) || !nb::try_cast(values, view, false)) return std::nullopt;
@@ -175,12 +182,7 @@ std::optional<Weights> try_borrow_matrix(nb::handle values) {
                       view.stride(0), view.stride(1)};
   const DType dtype = is_double ? DType::float64 : DType::float32;
   if (layout.rows * layout.cols == 0) return std::nullopt;
-  // Python objects may only be let go with the GIL held.
-  std::shared_ptr<const void> owner(new nb::object(nb::borrow(values)), [](nb::object* object) {
-    nb::gil_scoped_acquire acquire;
-    delete object;
-  });
-  return Weights::borrow(std::move(owner), view.data(), layout, dtype);
+  return Weights::borrow(hold(values), view.data(), layout, dtype);
 }
 
 Weights borrow_weights(const char* op, nb::handle values) {

@@ -6,6 +6,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -48,8 +49,12 @@ std::optional<Weights> try_borrow_matrix(nb::handle values);
 /// A two-dimensional float array, not copied.
 Weights borrow_weights(const char* op, nb::handle values);
 
+/// A share in a Python object, which is let go with the GIL held.
+std::shared_ptr<const void> hold(nb::handle object);
+
 void init_graph(nb::module_& m);
 void init_ops(nb::module_& m);
+void init_source(nb::module_& m);
 void init_tape(nb::module_& m);
 void init_parallel(nb::module_& m);
 void init_trellis(nb::module_& m);

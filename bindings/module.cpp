@@ -24,6 +24,7 @@ NB_MODULE(_core, m) {
   });
   init_graph(m);
   init_ops(m);
+  init_source(m);
   init_tape(m);
   init_parallel(m);
   init_trellis(m);

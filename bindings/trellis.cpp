@@ -11,11 +11,11 @@ How the score of a graph is computed, as :func:`explain` tells.
 
 >>> import arcgrad as ag
 >>> ag.explain(ag.linear_graph(1, 2)).kernel
-'materialised'
+'frames'
 )")
       .def_prop_ro(
           "kernel", [](const Choice& self) { return trellis::name(self.kernel); },
-          "``diagonal``, ``lanes``, ``dense``, ``csr`` or ``materialised``.")
+          "``diagonal``, ``lanes``, ``dense``, ``csr``, ``frames`` or ``materialised``.")
       .def_ro("reason", &Choice::reason, "Why this one.")
       .def("__repr__", [](const Choice& self) {
         return text("Explanation(kernel='", trellis::name(self.kernel), "', reason='", self.reason,
@@ -33,6 +33,7 @@ graph, and for a list on what the products share:
 - ``lanes``: a graph that several examples share, side by side in vectors.
 - ``dense``: nearly all transitions between labels, such as a bigram; by matrix products.
 - ``csr``: any other graph.
+- ``frames``: emissions alone, whose frames do not depend on each other.
 - ``materialised``: an ordinary graph, or a product that has to be built.
 
 Args:

@@ -98,7 +98,8 @@ def test_float32_posteriors_sum_to_one_in_every_frame(length, num_labels):
     posteriors = weights(emissions.grad()).reshape(length, num_labels)
     assert np.abs(posteriors.sum(1) - 1.0).max() < 1e-6
     exact = np.logaddexp.reduce(values.astype(np.float64), axis=1)
-    assert score.item() == pytest.approx(exact.sum(), rel=1e-12)
+    # Sums of float32 emissions are float32 within a frame, and float64 over frames.
+    assert score.item() == pytest.approx(exact.sum(), rel=1e-9)
     assert np.abs(posteriors - np.exp(values - exact[:, None])).max() < 1e-6
 
 

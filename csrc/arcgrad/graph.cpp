@@ -101,7 +101,8 @@ void Graph::settle() {
 Arrays& Graph::edit() {
   settle();
   GraphState& state = *state_;
-  if (state.var && (state.var->entry || state.var.use_count() > 1)) state.var.reset();
+  if (state.var && (state.var->entry || state.var->source || state.var.use_count() > 1))
+    state.var.reset();
   state.grad.reset();
   // The only owner of a topology may change it, but what was derived from it has to go.
   auto& own = const_cast<Topology&>(*state.topology);
@@ -178,7 +179,7 @@ void Graph::set_weights(Weights weights) {
   require(weights.size() == num_arcs(), "set_weights", "the graph needs one weight per arc, ",
           num_arcs(), " in all, but got ", weights.size());
   settle();
-  if (state_->var && state_->var->entry) state_->var.reset();
+  if (state_->var && (state_->var->entry || state_->var->source)) state_->var.reset();
   state_->weights = std::move(weights);
   state_->capacity = 0;
 }
@@ -190,7 +191,7 @@ void Graph::set_weights(std::span<const double> weights) {
 void Graph::set_weight(int32_t arc, double weight) {
   check_arc("set_weight", arc, num_arcs());
   settle();
-  if (state_->var && state_->var->entry) state_->var.reset();
+  if (state_->var && (state_->var->entry || state_->var->source)) state_->var.reset();
   state_->weights.set(arc, weight);
 }
 

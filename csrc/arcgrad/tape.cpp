@@ -65,61 +65,6 @@ namespace {
 
 thread_local bool grad_enabled = true;
 
-template <class From, class To>
-void add_scaled(const From* from, To* to, int64_t count, double factor) {
-  if (factor == 1.0)
-    for (int64_t k = 0; k < count; ++k) to[k] += static_cast<To>(from[k]);
-  else
-    for (int64_t k = 0; k < count; ++k) to[k] += static_cast<To>(factor * from[k]);
-}
-
-class MovesRule final : public Rule {
- public:
-  struct Input {
-    TopologyPtr topology;
-    DType dtype;
-    ArcMap transpose;
-    double factor;
-  };
-  explicit MovesRule(std::vector<Input> inputs) : inputs_(std::move(inputs)) {}
-
-  void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override {
-    for (size_t i = 0; i < inputs_.size(); ++i)
-      if (grads[i]) inputs_[i].transpose.apply(deltas[0], *grads[i], inputs_[i].factor);
-  }
-  std::vector<Graph> record(std::span<const Graph> deltas,
-                            const std::vector<bool>& wanted) const override;
-
- private:
-  std::vector<Input> inputs_;
-};
-
-Graph make_moves(const char* op, TopologyPtr topology, DType dtype, std::vector<Moved> inputs) {
-  Weights out;
-  if (inputs.size() == 1 && inputs[0].map.is_identity() && inputs[0].factor == 1.0 &&
-      inputs[0].graph.num_arcs() == topology->num_arcs()) {
-    out = inputs[0].graph.weights().cast(dtype);  // shared, since weights are never written again
-  } else {
-    out = move_weights(topology->num_arcs(), dtype, inputs);
-  }
-  std::vector<Graph> graphs;
-  graphs.reserve(inputs.size());
-  for (const Moved& input : inputs) graphs.push_back(input.graph);
-  std::unique_ptr<Rule> rule;
-  if (tracks(graphs)) rule = make_moves_rule(inputs);
-  return record(op, std::move(topology), std::move(out), graphs, std::move(rule));
-}
-
-std::vector<Graph> MovesRule::record(std::span<const Graph> deltas,
-                                     const std::vector<bool>& wanted) const {
-  std::vector<Graph> grads(inputs_.size(), nullptr);
-  for (size_t i = 0; i < inputs_.size(); ++i)
-    if (wanted[i])
-      grads[i] = make_moves(op, inputs_[i].topology, inputs_[i].dtype,
-                            {{deltas[0], inputs_[i].transpose, inputs_[i].factor}});
-  return grads;
-}
-
 /// A root's seed as weights of the root's dtype.
 Weights seed_weights(const char* op, const Graph& root, std::span<const Graph> seeds, size_t i) {
   if (seeds.empty()) {
@@ -176,7 +121,7 @@ class Walk {
     for (size_t i = 0; i < roots_.size(); ++i) {
       const Weights seed = seed_weights(op_, roots_[i], seeds, i);
       const auto var = roots_[i].var();
-      if (var && is_wanted(*var)) ArcMap::identity().apply(seed, buffer(*var), 1.0);
+      if (var && is_wanted(*var)) buffer(*var).add(seed);
     }
     for (size_t begin = 0, end; begin < order_.size(); begin = end) {
       const int32_t level = nodes_[order_[begin]].entry->level;
@@ -217,6 +162,22 @@ class Walk {
     const Weights* weights = find_buffer(var);
     if (weights) weights->clear();
     return weights ? Graph(topology, *weights) : Graph(nullptr);
+  }
+
+  /// The gradient of a source after a first-order run.
+  Weights gradient(const std::shared_ptr<const Source>& source) {
+    const Weights& whole = slab(source);
+    std::vector<int64_t> done(source->leaves.size());
+    for (const auto& var : vars_) {
+      if (var->source != source) continue;
+      const Weights* weights = find_buffer(*var);
+      if (!weights) continue;
+      weights->clear();
+      done[var->leaf] = source->num_rows(var->leaf);
+    }
+    for (size_t i = 0; i < done.size(); ++i)
+      if (done[i] < source->rows) part(*source, whole, i, done[i], source->rows).clear();
+    return whole;
   }
 
   void free() {
@@ -277,12 +238,36 @@ class Walk {
     } else {
       out = &leaves_[&var];
     }
+    if (*out) return *out;
+    if (var.source) {
+      const Source& source = *var.source;
+      *out = part(source, slab(var.source), var.leaf, 0, source.num_rows(var.leaf));
+      return *out;
+    }
     // Leaves only: the gradient of anything else is read by the op that made it.
     constexpr int64_t kLarge = 1 << 12;
-    if (!*out)
-      *out = var.entry || var.size < kLarge ? Weights::zeros(var.num_weights(), var.dtype)
-                                            : Weights::zeros_later(var.size, var.dtype);
+    *out = var.entry || var.size < kLarge ? Weights::zeros(var.num_weights(), var.dtype)
+                                          : Weights::zeros_later(var.size, var.dtype);
     return *out;
+  }
+
+  /// The buffer for the gradients of all leaves of a source.
+  const Weights& slab(const std::shared_ptr<const Source>& source) {
+    Weights& out = slabs_[source.get()];
+    if (!out) out = Weights::uninitialized(source->size(), source->dtype);
+    return out;
+  }
+  /// Rows of it that belong to one leaf.
+  static Weights part(const Source& source, const Weights& slab, size_t leaf, int64_t begin,
+                      int64_t end) {
+    const int64_t offset =
+        static_cast<int64_t>(leaf) * source.leaf_stride + begin * source.row_stride;
+    return dispatch(source.dtype, [&](auto kind) {
+      using T = decltype(kind);
+      T* const data = static_cast<T*>(const_cast<void*>(slab.data())) + offset;
+      return Weights::zeros_later(std::const_pointer_cast<void>(slab.owner()), data,
+                                  {end - begin, source.cols, source.row_stride, 1}, source.dtype);
+    });
   }
 
   /// Runs entries of one level, none of which depends on another. An input that several of them
@@ -312,10 +297,20 @@ class Walk {
         common[i].push_back(is_shared ? grad : nullptr);
       }
     }
-    auto add = [&](size_t i, const std::vector<Weights*>& grads) {
+    auto add = [&](size_t i, std::vector<Weights*>& grads) {
+      if (std::ranges::all_of(grads, [](Weights* grad) { return grad == nullptr; })) return;
       const Node& node = nodes_[active[i]];
-      if (std::ranges::any_of(grads, [](Weights* grad) { return grad != nullptr; }))
-        node.body->rule->add(node.deltas, grads);
+      const Rule& rule = *node.body->rule;
+      std::vector<Weights> together(rule.takes_strided() ? 0 : grads.size());
+      const std::vector<Weights*> apart = grads;
+      for (size_t k = 0; k < together.size(); ++k) {
+        if (!grads[k] || grads[k]->layout().is_contiguous()) continue;
+        together[k] = Weights::zeros(grads[k]->size(), grads[k]->dtype());
+        grads[k] = &together[k];
+      }
+      rule.add(node.deltas, grads);
+      for (size_t k = 0; k < together.size(); ++k)
+        if (together[k]) apart[k]->add(together[k]);
     };
     int64_t size = 0;
     for (size_t i : alone)
@@ -365,6 +360,7 @@ class Walk {
   std::vector<std::shared_ptr<Var>> vars_;
   std::unordered_set<const Var*> seen_, targets_;
   std::unordered_map<const Var*, Weights> leaves_;
+  std::unordered_map<const Source*, Weights> slabs_;
   std::unordered_map<const Var*, Graph> recorded_leaves_;
 };
 
@@ -385,43 +381,8 @@ int64_t Var::num_weights() const { return product ? product->built().topology->n
 bool is_grad_enabled() { return grad_enabled; }
 bool set_grad_enabled(bool enabled) { return std::exchange(grad_enabled, enabled); }
 
-void ArcMap::apply(const Weights& from, Weights& to, double factor) const {
-  dispatch(from.dtype(), [&](auto from_kind) {
-    dispatch(to.dtype(), [&](auto to_kind) {
-      using To = decltype(to_kind);
-      const auto* in = from.view<decltype(from_kind)>().data();
-      To* out = to.fill<To>().data();
-      if (!owner_) {
-        if (transposed_)
-          add_scaled(in + offset_, out, to.size(), factor);
-        else
-          add_scaled(in, out + offset_, from.size(), factor);
-        return;
-      }
-      const std::span<const int32_t> arcs = arcs_;
-      const size_t count = arcs.size();
-      if (transposed_) {
-        for (size_t k = 0; k < count; ++k)
-          if (arcs[k] >= 0) out[arcs[k]] += static_cast<To>(factor * in[k]);
-      } else {
-        for (size_t k = 0; k < count; ++k)
-          if (arcs[k] >= 0) out[k] += static_cast<To>(factor * in[arcs[k]]);
-      }
-    });
-  });
-}
-
 bool tracks(std::span<const Graph> inputs) {
   return grad_enabled && std::ranges::any_of(inputs, [](const Graph& g) { return g.calc_grad(); });
-}
-
-std::unique_ptr<Rule> make_moves_rule(std::span<const Moved> inputs) {
-  std::vector<MovesRule::Input> saved;
-  saved.reserve(inputs.size());
-  for (const Moved& input : inputs)
-    saved.push_back(
-        {input.graph.topology_ptr(), input.graph.dtype(), input.map.transpose(), input.factor});
-  return std::make_unique<MovesRule>(std::move(saved));
 }
 
 void record_entry(const char* op, std::span<const Graph> outputs, std::span<const Graph> inputs,
@@ -459,16 +420,6 @@ Graph record(const char* op, TopologyPtr topology, Weights weights, std::span<co
   Graph out(std::move(topology), std::move(weights), false);
   if (rule && tracks(inputs)) record_entry(op, {&out, 1}, inputs, 0, std::move(rule));
   return out;
-}
-
-Graph record_moves(const char* op, TopologyPtr topology, std::vector<Moved> inputs) {
-  DType dtype = inputs.empty() ? DType::float32 : inputs[0].graph.dtype();
-  for (const Moved& input : inputs) dtype = promote(dtype, input.graph.dtype());
-  return make_moves(op, std::move(topology), dtype, std::move(inputs));
-}
-
-Graph record_moves(const char* op, Arrays arrays, std::vector<Moved> inputs) {
-  return record_moves(op, std::make_shared<Topology>(std::move(arrays)), std::move(inputs));
 }
 
 void backward(std::span<const Graph> roots, std::span<const Graph> seeds, bool retain_graph,
@@ -559,6 +510,79 @@ std::vector<Graph> grad(std::span<const Graph> outputs, std::span<const Graph> i
                               Weights::zeros(inputs[i].num_arcs(), inputs[i].dtype())));
   }
   return grads;
+}
+
+int64_t Source::num_rows(size_t leaf) const {
+  const auto& dense = leaves[leaf]->dense();
+  return dense ? dense->frames : rows;
+}
+
+std::vector<Graph> make_leaves(const std::shared_ptr<const Source>& source,
+                               std::span<const Weights> weights, bool calc_grad) {
+  std::vector<Graph> out;
+  out.reserve(weights.size());
+  for (size_t i = 0; i < weights.size(); ++i) {
+    out.emplace_back(source->leaves[i], weights[i], calc_grad);
+    if (!calc_grad) continue;
+    const auto var = out.back().var();
+    var->source = source;
+    var->leaf = i;
+  }
+  return out;
+}
+
+std::vector<std::shared_ptr<const Source>> find_sources(std::span<const Graph> graphs) {
+  const Walk walk("find_sources", graphs, [](const Var&) { return false; });
+  std::vector<std::shared_ptr<const Source>> out;
+  std::unordered_set<const Source*> seen;
+  for (const auto& var : walk.vars())
+    if (var->source && var->calc_grad && seen.insert(var->source.get()).second)
+      out.push_back(var->source);
+  return out;
+}
+
+namespace {
+
+/// Tells whether a variable is a leaf of one of some sources.
+auto is_leaf_of(std::span<const std::shared_ptr<const Source>> sources) {
+  return [sources](const Var& var) {
+    return var.source && std::ranges::find(sources, var.source) != sources.end();
+  };
+}
+
+}  // namespace
+
+std::vector<Weights> grad(std::span<const Graph> outputs,
+                          std::span<const std::shared_ptr<const Source>> sources,
+                          std::span<const Graph> seeds) {
+  check_seeds("grad", outputs.size(), seeds);
+  Walk walk("grad", outputs, is_leaf_of(sources));
+  walk.run(seeds);
+  std::vector<Weights> out;
+  for (const auto& source : sources) out.push_back(walk.gradient(source));
+  return out;
+}
+
+std::vector<std::vector<Graph>> record_grad(std::span<const Graph> outputs,
+                                            std::span<const std::shared_ptr<const Source>> sources,
+                                            std::span<const Graph> seeds) {
+  check_seeds("grad", outputs.size(), seeds);
+  Walk walk("grad", outputs, is_leaf_of(sources));
+  walk.run_recorded(seeds);
+  std::unordered_map<const Source*, size_t> index;
+  std::vector<std::vector<Graph>> out;
+  for (const auto& source : sources) {
+    index.emplace(source.get(), out.size());
+    out.emplace_back(source->leaves.size(), nullptr);
+  }
+  for (const auto& var : walk.vars())
+    if (const auto found = index.find(var->source.get()); var->source && found != index.end())
+      out[found->second][var->leaf] = walk.gradient(*var, var->source->leaves[var->leaf]);
+  for (size_t k = 0; k < out.size(); ++k)
+    for (size_t i = 0; i < out[k].size(); ++i)
+      if (const TopologyPtr& topology = sources[k]->leaves[i]; !out[k][i])
+        out[k][i] = Graph(topology, Weights::zeros(topology->num_arcs(), sources[k]->dtype));
+  return out;
 }
 
 std::vector<Graph> hvp(std::span<const Graph> outputs, std::span<const Graph> inputs,

@@ -17,7 +17,7 @@ class Rule {
  public:
   virtual ~Rule() = default;
   /// Adds the pull-back of `deltas`, one per output, into `grads`, one per input. A delta that is
-  /// empty counts as zero; a null gradient is not wanted. Both are contiguous.
+  /// empty counts as zero; a null gradient is not wanted. Both are contiguous, but see below.
   virtual void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const = 0;
   /// The same as graphs on the tape, one per input, so that they can be differentiated again. Null
   /// states stand for zero. Without an override there is no further order, and this throws.
@@ -25,8 +25,32 @@ class Rule {
                                     const std::vector<bool>& wanted) const;
   /// Whether add() uses the threads of the pool itself, and so is called from one thread only.
   virtual bool is_parallel() const { return false; }
+  /// Whether the rows of a gradient of emissions may lie apart from each other.
+  virtual bool takes_strided() const { return false; }
   const char* op = "";
 };
+
+/// An array outside that leaves take their weights from, such as a tensor of emissions. The
+/// gradients of its leaves are parts of one buffer, which is the gradient of the array.
+struct Source {
+  /// What the array belongs to.
+  std::shared_ptr<const void> owner;
+  DType dtype = DType::float32;
+  /// Each leaf is a matrix of at most so many rows; it may have fewer, and the rest is padding.
+  int64_t rows = 0, cols = 0;
+  /// From one leaf to the next and from one row to the next, in entries of the gradient.
+  int64_t leaf_stride = 0, row_stride = 0;
+  /// The topologies of the leaves.
+  std::vector<TopologyPtr> leaves;
+
+  int64_t size() const { return static_cast<int64_t>(leaves.size()) * rows * cols; }
+  /// The rows of a leaf that are no padding.
+  int64_t num_rows(size_t leaf) const;
+};
+
+/// Leaves with these weights, one per topology of `source`, whose gradients go to it.
+std::vector<Graph> make_leaves(const std::shared_ptr<const Source>& source,
+                               std::span<const Weights> weights, bool calc_grad);
 
 /// The identity of a graph on the tape: a leaf, or an output of an entry.
 struct Var {
@@ -41,6 +65,9 @@ struct Var {
   DType dtype = DType::float32;
   bool calc_grad = true;
   bool retain_grad = false;
+  /// Of a leaf: where its weights come from, and which of the leaves there it is.
+  std::shared_ptr<const Source> source;
+  size_t leaf = 0;
   /// Where backward() stores the gradient. Weak, so that a gradient which is itself on the tape
   /// does not keep its own leaf alive.
   std::weak_ptr<GraphState> state;
@@ -140,6 +167,17 @@ inline void backward(const Graph& root, bool retain_graph = false) {
 /// The gradients of `outputs` with respect to `inputs`. Stores nothing and frees nothing.
 std::vector<Graph> grad(std::span<const Graph> outputs, std::span<const Graph> inputs,
                         std::span<const Graph> seeds = {}, bool create_graph = false);
+
+/// The sources of all leaves that `graphs` were made from, in a fixed order.
+std::vector<std::shared_ptr<const Source>> find_sources(std::span<const Graph> graphs);
+/// The gradients of `outputs` with respect to sources: one buffer of `size()` entries for each.
+std::vector<Weights> grad(std::span<const Graph> outputs,
+                          std::span<const std::shared_ptr<const Source>> sources,
+                          std::span<const Graph> seeds);
+/// The same as graphs on the tape, one per leaf of each source.
+std::vector<std::vector<Graph>> record_grad(std::span<const Graph> outputs,
+                                            std::span<const std::shared_ptr<const Source>> sources,
+                                            std::span<const Graph> seeds);
 
 /// The Hessian of the sum of `outputs` times `vectors`, one vector per input.
 std::vector<Graph> hvp(std::span<const Graph> outputs, std::span<const Graph> inputs,

@@ -37,6 +37,17 @@ void copy_strided(const From* from, const Layout& layout, To* to) {
 
 Layout row(int64_t size) { return {1, size, size, 1}; }
 
+/// Calls `f(row, first entry, count)` for the contiguous rows of a matrix, as one where it can.
+template <class T, class F>
+void for_each_row(T* data, const Layout& layout, F f) {
+  if (layout.is_contiguous()) {
+    f(data, 0, layout.rows * layout.cols);
+    return;
+  }
+  for (int64_t r = 0; r < layout.rows; ++r)
+    f(data + r * layout.row_stride, r * layout.cols, layout.cols);
+}
+
 }  // namespace
 
 Weights Weights::make(int64_t size, DType dtype, bool zero) {
@@ -60,11 +71,32 @@ Weights Weights::zeros_later(int64_t size, DType dtype) {
   return out;
 }
 
+Weights Weights::zeros_later(std::shared_ptr<void> owner, void* data, Layout layout, DType dtype) {
+  Weights out = borrow(std::move(owner), data, layout, dtype);
+  out.is_unset_ = true;
+  return out;
+}
+
 void Weights::write_zeros() const {
   is_unset_ = false;
   dispatch(dtype_, [&](auto kind) {
     using T = decltype(kind);
-    std::fill_n(static_cast<T*>(const_cast<void*>(data_)), size(), T{0});
+    for_each_row(static_cast<T*>(const_cast<void*>(data_)), layout_,
+                 [](T* row, int64_t, int64_t count) { std::fill_n(row, count, T{0}); });
+  });
+}
+
+void Weights::add(const Weights& other) {
+  clear();
+  dispatch(dtype_, [&](auto to) {
+    dispatch(other.dtype(), [&](auto from) {
+      using T = decltype(to);
+      const auto* const in = other.view<decltype(from)>().data();
+      for_each_row(static_cast<T*>(const_cast<void*>(data_)), layout_,
+                   [&](T* row, int64_t first, int64_t count) {
+                     for (int64_t k = 0; k < count; ++k) row[k] += static_cast<T>(in[first + k]);
+                   });
+    });
   });
 }
 

@@ -38,6 +38,8 @@ class Weights {
   /// `size` zeros that are written when somebody first looks, unless take_unset() comes before.
   /// Such weights must not be copied or shared until clear() was called.
   static Weights zeros_later(int64_t size, DType dtype);
+  /// The same in a part of a buffer that `owner` keeps alive; rows must be contiguous.
+  static Weights zeros_later(std::shared_ptr<void> owner, void* data, Layout layout, DType dtype);
   /// A buffer that `owner` keeps alive.
   static Weights borrow(std::shared_ptr<const void> owner, const void* data, Layout layout,
                         DType dtype);
@@ -82,6 +84,8 @@ class Weights {
   std::vector<double> to_vector() const;
   /// Adds an entry at the end, in place if this is the only owner and `capacity` allows it.
   void append(double value, int64_t& capacity);
+  /// Adds other weights, which are contiguous, entry by entry, for the sole owner of a buffer.
+  void add(const Weights& other);
   /// Sets one entry in a buffer of its own.
   void set(int64_t i, double value);
 

@@ -37,7 +37,8 @@ Graph forward_score_of_arcs(const char* op, const Graph& graph) {
 }
 
 Graph forward_score(const Graph& graph) {
-  if (!graph.product()) return forward_score_of_arcs("forward_score", graph);
+  if (!graph.product() && !graph.topology().dense())
+    return forward_score_of_arcs("forward_score", graph);
   return trellis::forward_scores("forward_score", {graph})[0];
 }
 

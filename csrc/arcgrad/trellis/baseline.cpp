@@ -2,4 +2,5 @@
 #include "arcgrad/trellis/best_steps.h"
 #include "arcgrad/trellis/dense_steps.h"
 #include "arcgrad/trellis/diagonal_steps.h"
+#include "arcgrad/trellis/frames_steps.h"
 #include "arcgrad/trellis/lanes_steps.h"

@@ -324,8 +324,7 @@ class Curvature {
         if (emissions.data)
           dispatch(emissions.dtype, [&](auto kind) {
             using G = decltype(kind);
-            static_cast<G*>(
-                emissions.data)[static_cast<int64_t>(t - 1) * emissions.labels + label] +=
+            emissions.row<G>(static_cast<int64_t>(t) - 1)[label] +=
                 static_cast<G>(posterior * (before_[at + p] + after_[at + p] - rest));
           });
         if (arcs.empty()) continue;

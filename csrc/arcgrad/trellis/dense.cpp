@@ -226,7 +226,7 @@ void add_frame(const T* v, const T* b, T scale, const Cache& cache, int64_t widt
   const auto count = static_cast<int64_t>(cache.label.size());
   dispatch(grad.dtype, [&](auto kind) {
     using To = decltype(kind);
-    To* to = static_cast<To*>(grad.data) + frame * grad.labels;
+    To* to = grad.row<To>(frame);
     if (cache.is_consecutive) {
       const int64_t first = cache.label[0];
       const int64_t known = std::clamp<int64_t>(grad.labels - first, 0, count);

@@ -456,10 +456,10 @@ class DiagonalRun final : public Run {
       if (wanted.data != nullptr && share > 0.0) {
         if (wanted.dtype == DType::float32)
           steps_.scatter_f32(slots, posterior.get(), delta * share,
-                             static_cast<float*>(wanted.data), wanted.labels, t - 1);
+                             static_cast<float*>(wanted.data), wanted.row_stride, t - 1);
         else
           steps_.scatter_f64(slots, posterior.get(), delta * share,
-                             static_cast<double*>(wanted.data), wanted.labels, t - 1);
+                             static_cast<double*>(wanted.data), wanted.row_stride, t - 1);
       }
       if (t == frames_ && !arcs.empty()) {
         std::vector<Scaled> value(static_cast<size_t>(form_.num_values));

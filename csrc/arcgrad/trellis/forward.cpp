@@ -226,6 +226,7 @@ class GradientsRule final : public Rule {
       : batch_(std::move(batch)), deltas_(std::move(deltas)), outputs_(std::move(outputs)) {}
 
   bool is_parallel() const override { return true; }
+  bool takes_strided() const override { return true; }
 
   void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override {
     const Plan& plan = batch_->plan();
@@ -291,6 +292,7 @@ class ForwardRule final : public Rule {
   explicit ForwardRule(std::shared_ptr<const Batch> batch) : batch_(std::move(batch)) {}
 
   bool is_parallel() const override { return true; }
+  bool takes_strided() const override { return true; }
 
   void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override {
     const Plan& plan = batch_->plan();
@@ -335,11 +337,11 @@ class ForwardRule final : public Rule {
 
 std::vector<Graph> forward_scores(const char* op, const std::vector<Graph>& graphs) {
   std::vector<Graph> out(graphs.size(), nullptr);
-  std::vector<size_t> others;
+  std::vector<size_t> others, linear;
   bool keep = false, any = false;
   for (size_t i = 0; i < graphs.size(); ++i) {
     if (!graphs[i].product()) {
-      others.push_back(i);
+      (graphs[i].topology().dense() ? linear : others).push_back(i);
       continue;
     }
     any = true;
@@ -361,6 +363,7 @@ std::vector<Graph> forward_scores(const char* op, const std::vector<Graph>& grap
                    std::make_unique<ForwardRule>(std::move(batch)));
     }
   }
+  if (!linear.empty()) score_frames(op, graphs, linear, out);
   for_others(op, graphs.size(), others,
              [&](size_t i) { out[i] = forward_score_of_arcs(op, graphs[i]); });
   return out;

@@ -21,21 +21,30 @@ struct Emissions {
   int64_t row_stride = 0, col_stride = 0;
 };
 
-/// Where the gradient of an example's emissions is added: contiguous, [frames, labels]. Without
-/// data it is not wanted.
+/// Where the gradient of an example's emissions is added: entry (t, c) is at t * row_stride + c.
+/// Without data it is not wanted.
 struct EmissionsGrad {
   void* data = nullptr;
   DType dtype = DType::float32;
   int32_t labels = 0;
+  int64_t row_stride = 0;
   /// Nothing is there yet, and every row must be set. Only for runs that clear rows.
   bool is_unset = false;
 
   /// Sets some rows to zero.
   void clear(int64_t first, int64_t count) const {
     dispatch(dtype, [&](auto kind) {
-      std::fill_n(static_cast<decltype(kind)*>(data) + first * labels, count * labels,
-                  decltype(kind){0});
+      if (row_stride == labels)
+        std::fill_n(row<decltype(kind)>(first), count * labels, decltype(kind){0});
+      else
+        for (int64_t t = first; t < first + count; ++t)
+          std::fill_n(row<decltype(kind)>(t), labels, decltype(kind){0});
     });
+  }
+  /// The entries of frame `t`; G is the type that `dtype` names.
+  template <class G>
+  G* row(int64_t t) const {
+    return static_cast<G*>(data) + t * row_stride;
   }
 };
 

@@ -361,14 +361,13 @@ void RowsRun<T, W>::run_backward(Backward& state) const {
         const EmissionsGrad& grad = state.emissions[l];
         if (grad.is_unset && t <= examples_[l].frames) grad.clear(t - 1, 1);
         if (!grad.data || scale[l] == T{0}) continue;
-        const int64_t offset = int64_t{t - 1} * grad.labels;
         if ((grad.dtype == DType::float64) == (sizeof(T) == 8)) {
-          row[l] = static_cast<T*>(grad.data) + offset;
+          row[l] = grad.row<T>(t - 1);
           continue;
         }
         dispatch(grad.dtype, [&](auto kind) {
           using G = decltype(kind);
-          G* const to = static_cast<G*>(grad.data) + offset;
+          G* const to = grad.row<G>(t - 1);
           for (int32_t s = 0; s < count_[l]; ++s)
             to[form.labels[s]] += static_cast<G>(slots[static_cast<size_t>(s) * W + l]);
         });

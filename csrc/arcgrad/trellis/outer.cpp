@@ -26,12 +26,10 @@ Emissions slice(const Emissions& view, int32_t begin, int32_t size) {
 /// Windows overlap, so the gradient was cleared before.
 EmissionsGrad slice(const EmissionsGrad& grad, int32_t begin) {
   if (!grad.data) return grad;
-  const int64_t offset = int64_t{begin} * grad.labels;
   EmissionsGrad out = grad;
   out.is_unset = false;
-  out.data = dispatch(grad.dtype, [&](auto kind) -> void* {
-    return static_cast<decltype(kind)*>(grad.data) + offset;
-  });
+  out.data =
+      dispatch(grad.dtype, [&](auto kind) -> void* { return grad.row<decltype(kind)>(begin); });
   return out;
 }
 
@@ -162,7 +160,7 @@ class Windows {
         T* row[kLanes] = {};
         int32_t labels[kLanes] = {};
         for (int32_t l = 0; l < count_; ++l) {
-          row[l] = static_cast<T*>(grad.data) + frame(l, f) * grad.labels;
+          row[l] = grad.row<T>(frame(l, f));
           labels[l] = view_.labels;
         }
         steps_.scatter(slots(), from, row, labels);
@@ -172,7 +170,7 @@ class Windows {
         using G = decltype(kind);
         for (int32_t l = 0; l < count_; ++l)
           for (int32_t c = 0; c < view_.labels; ++c)
-            static_cast<G*>(grad.data)[frame(l, f) * grad.labels + c] +=
+            grad.row<G>(frame(l, f))[c] +=
                 static_cast<G>(from[static_cast<size_t>(c) * kLanes + static_cast<size_t>(l)]);
       });
     }
@@ -596,6 +594,7 @@ class OuterGradientsRule final : public Rule {
       : outer_(std::move(outer)), delta_(std::move(delta)), outputs_(std::move(outputs)) {}
 
   bool is_parallel() const override { return true; }
+  bool takes_strided() const override { return true; }
   void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override {
     std::vector<Weights> moves(grads.size() - 1);
     for (size_t k = 0; k < outputs_.size(); ++k) moves[outputs_[k]] = deltas[k];
@@ -613,6 +612,7 @@ class OuterRule final : public Rule {
   explicit OuterRule(std::shared_ptr<const Outer> outer) : outer_(std::move(outer)) {}
 
   bool is_parallel() const override { return true; }
+  bool takes_strided() const override { return true; }
   void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override {
     outer_->add_gradients(deltas[0], grads);
   }

@@ -68,6 +68,8 @@ const char* name(Kernel kernel) {
       return "dense";
     case Kernel::csr:
       return "csr";
+    case Kernel::frames:
+      return "frames";
     case Kernel::materialised:
       break;
   }
@@ -134,13 +136,15 @@ EmissionsGrads::EmissionsGrads(std::vector<Weights*> grads, std::vector<int32_t>
 
 EmissionsGrad EmissionsGrads::at(size_t i) const {
   if (!grads_[i]) return {};
-  const void* data = own_[i] ? own_[i].data() : grads_[i]->data();
-  return {const_cast<void*>(data), grads_[i]->dtype(), labels_[i], is_unset_[i]};
+  const Weights& to = own_[i] ? own_[i] : *grads_[i];
+  const Layout& layout = to.layout();
+  return {const_cast<void*>(to.data()), to.dtype(), labels_[i],
+          layout.is_contiguous() ? labels_[i] : layout.row_stride, is_unset_[i]};
 }
 
 void EmissionsGrads::join() const {
   for (size_t i = 0; i < own_.size(); ++i)
-    if (own_[i]) ArcMap::identity().apply(own_[i], *grads_[i], 1.0);
+    if (own_[i]) grads_[i]->add(own_[i]);
 }
 
 bool is_graph_factor(const char* op, const Graph& graph, const Graph& factor) {
@@ -239,8 +243,11 @@ Choice Plan::choose(const char* op, const Group& group) const {
 
 std::vector<Choice> explain(const std::vector<Graph>& graphs) {
   std::vector<Choice> out(graphs.size());
-  for (Choice& choice : out)
-    choice.reason = "it is not the product of a graph with a dense linear graph";
+  for (size_t i = 0; i < out.size(); ++i)
+    if (!graphs[i].product() && graphs[i].topology().dense())
+      out[i] = {Kernel::frames, "the frames of a dense linear graph are summed one by one"};
+    else
+      out[i].reason = "it is not the product of a graph with a dense linear graph";
   const Plan plan(graphs);
   for (const Plan::Group& group : plan.groups) {
     const Choice choice = plan.choose("explain", group);

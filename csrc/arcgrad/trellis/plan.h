@@ -88,6 +88,11 @@ Emissions view_emissions(const Graph& graph);
 /// Whether `factor` is the graph of a product rather than its emissions; throws if it is neither.
 bool is_graph_factor(const char* op, const Graph& product, const Graph& factor);
 
+/// Sets the elements `positions` of `out` to the forward scores of `graphs` there, which are dense
+/// linear graphs.
+void score_frames(const char* op, const std::vector<Graph>& graphs,
+                  std::span<const size_t> positions, std::vector<Graph>& out);
+
 /// How many of `num_examples` examples of one graph a kernel runs side by side. It does not depend
 /// on the number of threads, since sums over examples do depend on it.
 size_t chunk_size(Kernel kernel, size_t num_examples);

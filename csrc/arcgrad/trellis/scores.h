@@ -8,7 +8,7 @@
 
 namespace arcgrad::trellis {
 
-enum class Kernel : uint8_t { diagonal, lanes, dense, csr, materialised };
+enum class Kernel : uint8_t { diagonal, lanes, dense, csr, frames, materialised };
 const char* name(Kernel kernel);
 
 /// How the score of a graph is computed, and why so.

@@ -1,0 +1,200 @@
+#include <nanobind/stl/array.h>
+#include <nanobind/stl/shared_ptr.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "arcgrad/tape.h"
+#include "common.h"
+
+namespace arcgrad::bindings {
+namespace {
+
+/// An array of the bridge to another library: where it is, and which object keeps it there.
+struct Memory {
+  std::shared_ptr<const void> owner;
+  const char* data;
+  DType dtype;
+
+  Memory(nb::handle object, uintptr_t address, bool is_double)
+      : owner(hold(object)),
+        data(reinterpret_cast<const char*>(address)),
+        dtype(is_double ? DType::float64 : DType::float32) {}
+
+  Weights borrow(int64_t offset, Layout layout) const {
+    if (layout.rows * layout.cols == 0) return Weights::zeros(0, dtype);
+    return Weights::borrow(owner, data + offset * (dtype == DType::float64 ? 8 : 4), layout, dtype);
+  }
+};
+
+using Shape = std::array<int64_t, 3>;
+
+std::vector<Graph> borrow_emissions(nb::handle owner, uintptr_t address, bool is_double,
+                                    Shape shape, Shape strides, nb::handle lengths,
+                                    bool calc_grad) {
+  const char* op = "emissions";
+  const Memory memory(owner, address, is_double);
+  const auto [batch, frames, labels] = shape;
+  require_size(op, "labels", labels);
+  require_size(op, "nodes", frames + 1);
+  require_size(op, "arcs", frames * labels);
+  auto source = std::make_shared<Source>();
+  source->owner = memory.owner;
+  source->dtype = memory.dtype;
+  source->rows = frames;
+  source->cols = labels;
+  // Gradients take the order of the array if its frames or its examples lie one after the other.
+  const bool is_time_major = batch > 1 && strides[2] == 1 && strides[0] == labels;
+  source->leaf_stride = is_time_major ? labels : frames * labels;
+  source->row_stride = is_time_major ? batch * labels : labels;
+  Column counts;
+  if (!lengths.is_none()) {
+    counts = to_ints(op, "lengths", lengths);
+    require(static_cast<int64_t>(counts.size()) == batch, op,
+            "there must be one length per example, ", batch, " in all, but there are ",
+            counts.size());
+    for (size_t i = 0; i < counts.size(); ++i)
+      require(counts[i] >= 0 && counts[i] <= frames, op, "a length must be between 0 and ", frames,
+              ", the number of frames, but that of example ", i, " is ", counts[i]);
+  }
+  std::vector<Weights> weights;
+  weights.reserve(static_cast<size_t>(batch));
+  for (int64_t b = 0; b < batch; ++b) {
+    const auto count = static_cast<int32_t>(counts.empty() ? frames : counts[b]);
+    source->leaves.push_back(std::make_shared<Topology>(count, static_cast<int32_t>(labels)));
+    weights.push_back(memory.borrow(b * strides[0], {count, labels, strides[1], strides[2]}));
+  }
+  return make_leaves(source, weights, calc_grad);
+}
+
+std::vector<Graph> borrow_graphs(const Graph& graph, nb::handle owner, uintptr_t address,
+                                 bool is_double, int64_t batch, std::array<int64_t, 2> strides,
+                                 bool calc_grad) {
+  const Memory memory(owner, address, is_double);
+  auto source = std::make_shared<Source>();
+  source->owner = memory.owner;
+  source->dtype = memory.dtype;
+  const TopologyPtr& topology = graph.topology_ptr();
+  const auto& dense = topology->dense();
+  source->rows = dense ? dense->frames : 1;
+  source->cols = dense ? dense->labels : topology->num_arcs();
+  source->leaf_stride = topology->num_arcs();
+  source->row_stride = source->cols;
+  source->leaves.assign(static_cast<size_t>(batch), topology);
+  std::vector<Weights> weights;
+  for (int64_t b = 0; b < batch; ++b)
+    weights.push_back(
+        memory.borrow(b * strides[0], {topology->num_arcs(), 1, strides[1], 1}).contiguous());
+  return make_leaves(source, weights, calc_grad);
+}
+
+/// All weights of some graphs in one array.
+nb::object read_weights(const std::vector<Graph>& graphs, bool is_double) {
+  int64_t size = 0;
+  for (const Graph& graph : graphs) size += graph.num_arcs();
+  return dispatch(is_double ? DType::float64 : DType::float32, [&](auto kind) {
+    using T = decltype(kind);
+    auto* const buffer = new T[static_cast<size_t>(std::max<int64_t>(size, 1))];
+    nb::capsule owner(buffer, [](void* p) noexcept { delete[] static_cast<T*>(p); });
+    T* to = buffer;
+    for (const Graph& graph : graphs) {
+      const Weights weights = graph.weights();
+      dispatch(weights.dtype(), [&](auto from) {
+        for (auto w : weights.view<decltype(from)>()) *to++ = static_cast<T>(w);
+      });
+    }
+    return nb::cast(nb::ndarray<nb::numpy, T>(buffer, {static_cast<size_t>(size)}, owner));
+  });
+}
+
+/// The roots through which gradients flow: a score that is not finite has none.
+struct Roots {
+  std::vector<Graph> graphs, seeds;
+  void add(const Graph& graph, const Graph& seed) {
+    const bool is_scalar = !graph.product() && graph.topology_ptr() == scalar_topology();
+    if (!graph.calc_grad() || (is_scalar && !std::isfinite(graph.item()))) return;
+    graphs.push_back(graph);
+    seeds.push_back(seed);
+  }
+};
+
+using Sources = std::vector<std::shared_ptr<const Source>>;
+
+nb::list source_gradients(const std::vector<Graph>& graphs, nb::handle seeds,
+                          const Sources& sources) {
+  const Weights all = to_weights("grad", seeds, DType::float64);
+  const std::span<const double> values = all.view<double>();
+  Roots roots;
+  size_t at = 0;
+  for (const Graph& graph : snapshots(graphs)) {
+    const auto count = static_cast<size_t>(graph.num_arcs());
+    roots.add(graph, Graph(graph.topology_ptr(), Weights::from(values.subspan(at, count))));
+    at += count;
+  }
+  std::vector<Weights> gradients;
+  {
+    nb::gil_scoped_release release;
+    gradients = grad(roots.graphs, sources, roots.seeds);
+  }
+  nb::list out;
+  for (size_t k = 0; k < sources.size(); ++k) {
+    const Source& source = *sources[k];
+    const size_t shape[] = {source.leaves.size(), static_cast<size_t>(source.rows),
+                            static_cast<size_t>(source.cols)};
+    const int64_t strides[] = {source.leaf_stride, source.row_stride, 1};
+    using Owner = std::shared_ptr<const void>;
+    nb::capsule owner(new Owner(gradients[k].owner()),
+                      [](void* p) noexcept { delete static_cast<Owner*>(p); });
+    void* const data = const_cast<void*>(gradients[k].data());
+    dispatch(source.dtype, [&](auto kind) {
+      out.append(nb::cast(nb::ndarray<nb::numpy, decltype(kind)>(data, 3, shape, owner, strides)));
+    });
+  }
+  return out;
+}
+
+}  // namespace
+
+void init_source(nb::module_& m) {
+  nb::class_<Source>(m, "Source", "An array outside that leaves take their weights from.")
+      .def_prop_ro(
+          "owner",
+          [](const Source& self) { return *static_cast<const nb::object*>(self.owner.get()); },
+          "The object that the leaves were made with.");
+  m.def("borrow_emissions", &borrow_emissions, "owner"_a, "address"_a, "is_double"_a, "shape"_a,
+        "strides"_a, "lengths"_a.none(), "calc_grad"_a,
+        "For bridges: dense linear graphs over an array [batch, frames, labels], not copied.");
+  m.def("borrow_graphs", &borrow_graphs, "graph"_a, "owner"_a, "address"_a, "is_double"_a,
+        "batch"_a, "strides"_a, "calc_grad"_a,
+        "For bridges: graphs like one, with weights from an array [batch, arcs].");
+  m.def("read_weights", &read_weights, "graphs"_a, "is_double"_a,
+        "For bridges: all weights of some graphs in one array.");
+  m.def(
+      "are_scores",
+      [](const std::vector<Graph>& graphs) {
+        return std::ranges::all_of(graphs, [](const Graph& graph) {
+          return !graph.product() && graph.topology_ptr() == scalar_topology();
+        });
+      },
+      "graphs"_a, "For bridges: whether every graph is a scalar.");
+  m.def(
+      "find_sources", [](const std::vector<Graph>& graphs) { return find_sources(graphs); },
+      "graphs"_a, "For bridges: the arrays that graphs were made from.");
+  m.def("source_gradients", &source_gradients, "graphs"_a, "seeds"_a, "sources"_a,
+        "For bridges: one gradient [leaves, rows, columns] for each source.");
+  m.def(
+      "record_source_gradients",
+      [](const std::vector<Graph>& graphs, const std::vector<Graph>& seeds,
+         const Sources& sources) {
+        Roots roots;
+        for (size_t i = 0; i < graphs.size(); ++i)
+          roots.add(graphs[i].snapshot(), seeds[i].snapshot());
+        nb::gil_scoped_release release;
+        return record_grad(roots.graphs, sources, roots.seeds);
+      },
+      "graphs"_a, "seeds"_a, "sources"_a,
+      "For bridges: the same as graphs on the tape, one for each leaf.");
+}
+
+}  // namespace arcgrad::bindings

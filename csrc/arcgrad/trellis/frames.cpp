@@ -1,0 +1,264 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "arcgrad/error.h"
+#include "arcgrad/parallel.h"
+#include "arcgrad/semiring.h"
+#include "arcgrad/trellis/frames_steps.h"
+#include "arcgrad/trellis/plan.h"
+
+namespace arcgrad::trellis {
+namespace {
+
+/// The entries of a frame next to each other, copied to `scratch` if they are not.
+template <class T>
+const T* frame_of(const Emissions& view, int32_t t, std::vector<T>& scratch) {
+  const T* const from = static_cast<const T*>(view.data) + t * view.row_stride;
+  if (view.col_stride == 1) return from;
+  scratch.resize(static_cast<size_t>(view.labels));
+  for (int32_t c = 0; c < view.labels; ++c) scratch[c] = from[c * view.col_stride];
+  return scratch.data();
+}
+
+template <class T>
+const FrameSteps<T>& frame_steps() {
+  if constexpr (sizeof(T) == 4)
+    return ARCGRAD_STEPS(frames_f32);
+  else
+    return ARCGRAD_STEPS(frames_f64);
+}
+
+/// The forward scores of dense linear graphs, in which every label may follow every label: the
+/// log-sums of their frames, added up.
+class Frames {
+ public:
+  Frames(const char* op, std::vector<Graph> list, std::span<const size_t> positions,
+         size_t list_size)
+      : op_(op), emissions_(std::move(list)) {
+    for (const Graph& graph : emissions_) views_.push_back(view_emissions(graph));
+    sums_.resize(views_.size());
+    scores_.resize(views_.size());
+    for_each([&](size_t i) {
+      try {
+        dispatch(views_[i].dtype, [&](auto kind) { sum<decltype(kind)>(i); });
+      } catch (...) {
+        if (list_size == 1) throw;
+        rethrow_for_element(op_, positions[i], list_size);
+      }
+    });
+  }
+
+  const std::vector<Graph>& emissions() const { return emissions_; }
+  double score(size_t i) const { return scores_[i]; }
+
+  /// Adds `deltas[i]` times the posteriors of example i to `grads[i]`, unless that is null.
+  void add_gradients(std::span<const double> deltas, std::span<Weights* const> grads) const {
+    const EmissionsGrads to = destinations(grads);
+    for_each([&](size_t i) {
+      const EmissionsGrad grad = to.at(i);
+      if (!grad.data) return;
+      if (deltas[i] == 0.0 || scores_[i] == kNegInf) {
+        if (grad.is_unset) grad.clear(0, views_[i].frames);
+        return;
+      }
+      dispatch(views_[i].dtype, [&](auto kind) { spread<decltype(kind)>(i, deltas[i], grad); });
+    });
+    to.join();
+  }
+
+  /// Adds `deltas[i]` times the derivatives of the posteriors along `moves[i]` to `grads[i]`, and
+  /// sets `slopes[i]` to the derivative of the score. A missing move is zero.
+  void add_curvatures(std::span<const double> deltas, std::span<const Weights> moves,
+                      std::span<Weights* const> grads, std::span<double> slopes) const {
+    const EmissionsGrads to = destinations(grads);
+    for_each([&](size_t i) {
+      const EmissionsGrad grad = to.at(i);
+      if (grad.is_unset) grad.clear(0, views_[i].frames);
+      if (moves[i] && scores_[i] != kNegInf)
+        dispatch(views_[i].dtype, [&](auto kind) {
+          slopes[i] = bend<decltype(kind)>(i, deltas[i], moves[i].to_vector(), grad);
+        });
+    });
+    to.join();
+  }
+
+ private:
+  struct Sum {
+    double top, sum;
+  };
+
+  template <class Body>
+  void for_each(Body body) const {
+    int64_t work = 0;
+    for (const Emissions& view : views_) work += int64_t{view.frames} * view.labels;
+    (work < kSmallBatch ? serial_for : parallel_for)(views_.size(), body);
+  }
+
+  EmissionsGrads destinations(std::span<Weights* const> grads) const {
+    std::vector<int32_t> labels;
+    for (const Emissions& view : views_) labels.push_back(view.labels);
+    return {{grads.begin(), grads.end()}, std::move(labels)};
+  }
+
+  template <class T>
+  void sum(size_t i) {
+    const Emissions& view = views_[i];
+    const FrameSteps<T>& steps = frame_steps<T>();
+    std::vector<T> scratch;
+    sums_[i].resize(static_cast<size_t>(view.frames));
+    double score = 0.0;
+    for (int32_t t = 0; t < view.frames; ++t) {
+      if (t % kFramesPerPoll == 0) poll_interrupt();
+      const T* const frame = frame_of(view, t, scratch);
+      const FrameSum<T> s = steps.sum(frame, view.labels);
+      if (s.has_bad) fail_bad(view, t, frame);
+      sums_[i][t] = {static_cast<double>(s.top), static_cast<double>(s.sum)};
+      score += s.sum > T(0) ? sums_[i][t].top + std::log(sums_[i][t].sum) : kNegInf;
+    }
+    scores_[i] = score;
+  }
+
+  template <class T>
+  [[noreturn]] void fail_bad(const Emissions& view, int32_t t, const T* frame) const {
+    const T* const bad = std::find_if_not(
+        frame, frame + view.labels, [](T w) { return w < std::numeric_limits<T>::infinity(); });
+    fail(op_, "the emission of label ", bad - frame, " at frame ", t, " is ", *bad,
+         ", but it must be finite or -inf");
+  }
+
+  template <class T>
+  void spread(size_t i, double delta, const EmissionsGrad& grad) const {
+    const Emissions& view = views_[i];
+    const FrameSteps<T>& steps = frame_steps<T>();
+    const auto step = grad.is_unset ? steps.set : steps.add;
+    std::vector<T> scratch;
+    for (int32_t t = 0; t < view.frames; ++t) {
+      if (t % kFramesPerPoll == 0) poll_interrupt();
+      const auto [top, sum] = sums_[i][t];
+      step(frame_of(view, t, scratch), view.labels, static_cast<T>(top),
+           static_cast<T>(delta / sum), grad.row<T>(t));
+    }
+  }
+
+  /// With p the posteriors of a frame, those along v change by p (v - <p, v>).
+  template <class T>
+  double bend(size_t i, double delta, const std::vector<double>& move,
+              const EmissionsGrad& grad) const {
+    const Emissions& view = views_[i];
+    std::vector<T> scratch;
+    std::vector<double> posterior(static_cast<size_t>(view.labels));
+    double slope = 0.0;
+    for (int32_t t = 0; t < view.frames; ++t) {
+      if (t % kFramesPerPoll == 0) poll_interrupt();
+      const T* const frame = frame_of(view, t, scratch);
+      const double* const v = move.data() + int64_t{t} * view.labels;
+      double total = 0.0, mean = 0.0;
+      for (int32_t c = 0; c < view.labels; ++c)
+        total += posterior[c] = std::exp(static_cast<double>(frame[c]) - sums_[i][t].top);
+      for (int32_t c = 0; c < view.labels; ++c) mean += (posterior[c] /= total) * v[c];
+      slope += mean;
+      if (!grad.data) continue;
+      T* const to = grad.row<T>(t);
+      for (int32_t c = 0; c < view.labels; ++c)
+        to[c] += static_cast<T>(delta * posterior[c] * (v[c] - mean));
+    }
+    return slope;
+  }
+
+  static constexpr int32_t kFramesPerPoll = 256;
+  const char* op_;
+  std::vector<Graph> emissions_;
+  std::vector<Emissions> views_;
+  std::vector<std::vector<Sum>> sums_;
+  std::vector<double> scores_;
+};
+
+/// Differentiates the gradients of scores: its inputs are the emissions and one delta per example.
+class FramesGradientRule final : public Rule {
+ public:
+  FramesGradientRule(std::shared_ptr<const Frames> frames, std::vector<double> deltas,
+                     std::vector<size_t> outputs)
+      : frames_(std::move(frames)), deltas_(std::move(deltas)), outputs_(std::move(outputs)) {}
+
+  bool is_parallel() const override { return true; }
+  bool takes_strided() const override { return true; }
+
+  void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override {
+    const size_t count = deltas_.size();
+    std::vector<Weights> moves(count);
+    for (size_t k = 0; k < outputs_.size(); ++k) moves[outputs_[k]] = deltas[k];
+    std::vector<double> slopes(count);
+    frames_->add_curvatures(deltas_, moves, grads.first(count), slopes);
+    for (size_t i = 0; i < count; ++i)
+      if (Weights* grad = grads[count + i]) grad->add(Weights::scalar(slopes[i]));
+  }
+
+ private:
+  std::shared_ptr<const Frames> frames_;
+  std::vector<double> deltas_;
+  std::vector<size_t> outputs_;  // the example each output belongs to
+};
+
+class FramesRule final : public Rule {
+ public:
+  explicit FramesRule(std::shared_ptr<const Frames> frames) : frames_(std::move(frames)) {}
+
+  bool is_parallel() const override { return true; }
+  bool takes_strided() const override { return true; }
+
+  void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override {
+    std::vector<double> scale;
+    for (const Weights& delta : deltas) scale.push_back(delta ? delta[0] : 0.0);
+    frames_->add_gradients(scale, grads);
+  }
+
+  std::vector<Graph> record(std::span<const Graph> deltas,
+                            const std::vector<bool>& wanted) const override {
+    std::vector<Graph> inputs = frames_->emissions(), out(wanted.size(), nullptr), outputs;
+    std::vector<Weights> grads(wanted.size());
+    std::vector<Weights*> to(wanted.size());
+    std::vector<double> scale;
+    std::vector<size_t> examples;
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      scale.push_back(deltas[i] ? deltas[i].item() : 0.0);
+      inputs.push_back(deltas[i] ? deltas[i] : scalar_graph(0.0, false));
+      if (!wanted[i] || !deltas[i]) continue;
+      grads[i] = Weights::zeros(inputs[i].num_arcs(), inputs[i].dtype());
+      to[i] = &grads[i];
+    }
+    frames_->add_gradients(scale, to);
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      if (!to[i]) continue;
+      out[i] = Graph(inputs[i].topology_ptr(), std::move(grads[i]));
+      outputs.push_back(out[i]);
+      examples.push_back(i);
+    }
+    if (!outputs.empty() && tracks(inputs))
+      record_entry(
+          op, outputs, inputs, 0,
+          std::make_unique<FramesGradientRule>(frames_, std::move(scale), std::move(examples)));
+    return out;
+  }
+
+ private:
+  std::shared_ptr<const Frames> frames_;
+};
+
+}  // namespace
+
+void score_frames(const char* op, const std::vector<Graph>& graphs,
+                  std::span<const size_t> positions, std::vector<Graph>& out) {
+  std::vector<Graph> emissions, outputs;
+  for (size_t i : positions) emissions.push_back(graphs[i].snapshot());
+  const bool keep = tracks(emissions);
+  auto frames = std::make_shared<const Frames>(op, emissions, positions, graphs.size());
+  for (size_t k = 0; k < positions.size(); ++k) {
+    outputs.emplace_back(scalar_topology(), Weights::scalar(frames->score(k)));
+    out[positions[k]] = outputs.back();
+  }
+  if (keep)
+    record_entry(op, outputs, emissions, 0, std::make_unique<FramesRule>(std::move(frames)));
+}
+
+}  // namespace arcgrad::trellis
