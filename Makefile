@@ -108,11 +108,7 @@ sanitize: sanitize-address sanitize-thread ## Run the tests under ASan+UBSan (sa
 demo: install ## Run the paper's Figure 1 and draw its graphs into build/demo
 	$(BIN)/python examples/figure1.py build/demo
 
-$(VENV)/.torch: $(VENV)/.installed
-	$(PIP_INSTALL) torch
-	@touch $@
-
-bench: $(VENV)/.torch ## Run the benchmarks
+bench: install ## Run the benchmarks
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
 $(VENV)/.docs: $(VENV)/.installed
