@@ -22,6 +22,20 @@ std::string kind_of(nb::handle array) { return show(array.attr("dtype").attr("ki
 
 std::string name_of(nb::handle array) { return show(array.attr("dtype")); }
 
+/// An array-like of whole numbers; an empty one may be of any type.
+nb::object as_int_array(const char* op, const char* what, nb::handle values) {
+  nb::object array = as_array(op, what, values);
+  if (nb::cast<int>(array.attr("ndim")) == 0)
+    throw nb::type_error(
+        text(op, ": ", what, " must be array-like, but it is ", show(values)).c_str());
+  const std::string kind = kind_of(array);
+  if (kind != "i" && kind != "u" && nb::cast<size_t>(array.attr("size")) > 0)
+    throw nb::type_error(
+        text(op, ": ", what, " must hold whole numbers, but its dtype is ", name_of(array))
+            .c_str());
+  return array;
+}
+
 /// A list of whole numbers that fit 32 bits; nothing if it is another thing.
 std::optional<Column> try_list(nb::handle values) {
   if (!nb::isinstance<nb::list>(values)) return std::nullopt;
@@ -34,6 +48,80 @@ std::optional<Column> try_list(nb::handle values) {
     const long value = PyLong_AsLongAndOverflow(item.ptr(), &overflow);
     out[i] = static_cast<int32_t>(value);
     if (overflow != 0 || out[i] != value) return std::nullopt;
+  }
+  return out;
+}
+
+/// Whether an element of a list is a sequence of its own, and not a number.
+bool is_row(nb::handle item) {
+  if (PyLong_Check(item.ptr())) return false;
+  if (nb::hasattr(item, "ndim")) return nb::cast<int>(item.attr("ndim")) > 0;
+  return nb::isinstance<nb::sequence>(item);
+}
+
+/// A matrix, or a vector as its only row, of whole numbers; it keeps `owner` alive.
+template <class T>
+struct IntMatrix {
+  nb::ndarray<const T, nb::c_contig, nb::device::cpu> owner;
+  bool is_vector = false;
+  size_t rows = 0, cols = 0;
+
+  /// Adds the first `length` numbers of a row that starts at `begin`.
+  void append(const char* op, const char* what, size_t begin, size_t length, Sequences& to) const {
+    const size_t size = to.labels.size();
+    to.labels.resize(size + length);
+    const T* from = owner.data() + begin;
+    for (size_t i = 0; i < length; ++i) {
+      to.labels[size + i] = static_cast<int32_t>(from[i]);
+      require(to.labels[size + i] == from[i], op, what,
+              " must hold numbers that fit 32 bits, but number ", i, " of sequence ", to.size(),
+              " is ", from[i]);
+    }
+    to.end_sequence();
+  }
+};
+
+template <class T>
+std::optional<IntMatrix<T>> try_int_matrix(nb::handle values) {
+  IntMatrix<T> out;
+  if (!nb::ndarray_check(values) || !nb::try_cast(values, out.owner, false)) return std::nullopt;
+  if (out.owner.ndim() != 1 && out.owner.ndim() != 2) return std::nullopt;
+  out.is_vector = out.owner.ndim() == 1;
+  out.rows = out.is_vector ? 1 : out.owner.shape(0);
+  out.cols = out.owner.shape(out.is_vector ? 0 : 1);
+  return out;
+}
+
+/// The sequences in a matrix or vector, which `lengths` cuts if there are any.
+template <class T>
+Labels cut(const char* op, const char* what, const IntMatrix<T>& matrix,
+           const std::optional<Column>& lengths) {
+  Labels out{.sequences = {}, .is_list = !matrix.is_vector || lengths};
+  if (!lengths) {
+    for (size_t r = 0; r < matrix.rows; ++r)
+      matrix.append(op, what, r * matrix.cols, matrix.cols, out.sequences);
+    return out;
+  }
+  const size_t count = lengths->size();
+  require(matrix.is_vector || count == matrix.rows, op,
+          "there must be one length per row, but there are ", count, " lengths for ", matrix.rows,
+          " rows");
+  size_t total = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const int32_t length = (*lengths)[i];
+    if (length < 0 || (!matrix.is_vector && static_cast<size_t>(length) > matrix.cols))
+      fail(op, "a length must be 0 or more",
+           matrix.is_vector ? std::string() : text(" and at most ", matrix.cols), ", but length ",
+           i, " is ", length);
+    total += static_cast<size_t>(length);
+  }
+  require(!matrix.is_vector || total == matrix.cols, op, "the lengths must add up to the ",
+          matrix.cols, " labels of ", what, ", but they add up to ", total);
+  size_t begin = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const auto length = static_cast<size_t>((*lengths)[i]);
+    matrix.append(op, what, matrix.is_vector ? begin : i * matrix.cols, length, out.sequences);
+    begin += length;
   }
   return out;
 }
@@ -85,20 +173,12 @@ Column to_ints(const char* op, const char* what, nb::handle values) {
     }
     if (fits) return narrow;  // else the message below names the numbers
   }
-  nb::object array = as_array(op, what, values);
-  const int ndim = nb::cast<int>(array.attr("ndim"));
-  if (ndim == 0)
-    throw nb::type_error(
-        text(op, ": ", what, " must be array-like, but it is ", show(values)).c_str());
-  require(ndim == 1, op, what, " must have one dimension, but its shape is ",
-          show(array.attr("shape")));
+  nb::object array = as_int_array(op, what, values);
+  require(nb::cast<int>(array.attr("ndim")) == 1, op, what,
+          " must have one dimension, but its shape is ", show(array.attr("shape")));
   const auto size = nb::cast<size_t>(array.attr("size"));
   if (size == 0) return {};
   const std::string kind = kind_of(array);
-  if (kind != "i" && kind != "u")
-    throw nb::type_error(
-        text(op, ": ", what, " must hold whole numbers, but its dtype is ", name_of(array))
-            .c_str());
   nb::module_ numpy = nb::module_::import_("numpy");
   Column out(size);
   if (nb::cast<int>(array.attr("itemsize")) > 4 || kind == "u") {
@@ -115,6 +195,41 @@ Column to_ints(const char* op, const char* what, nb::handle values) {
       nb::cast<nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>>(ints);
   std::copy(view.data(), view.data() + size, out.begin());
   return out;
+}
+
+Labels to_labels(const char* op, const char* what, nb::handle values, nb::handle lengths) {
+  const bool is_plain = nb::isinstance<nb::list>(values) || nb::isinstance<nb::tuple>(values);
+  if (is_plain && lengths.is_none()) {
+    const nb::sequence list = nb::borrow<nb::sequence>(values);
+    const size_t size = nb::len(list);
+    Labels out{.sequences = {}, .is_list = size > 0 && is_row(nb::object(list[0]))};
+    if (!out.is_list) {
+      out.sequences.labels = to_ints(op, what, values);
+      out.sequences.end_sequence();
+      return out;
+    }
+    Column& labels = out.sequences.labels;
+    for (size_t i = 0; i < size; ++i) {
+      try {
+        const Column row = to_ints(op, what, nb::object(list[i]));
+        labels.insert(labels.end(), row.begin(), row.end());
+        out.sequences.end_sequence();
+      } catch (const std::invalid_argument&) {
+        rethrow_for_element(op, i, size);
+      }
+    }
+    return out;
+  }
+  std::optional<Column> cuts;
+  if (!lengths.is_none()) cuts = to_ints(op, "lengths", lengths);
+  if (const auto matrix = try_int_matrix<int32_t>(values)) return cut(op, what, *matrix, cuts);
+  if (const auto matrix = try_int_matrix<int64_t>(values)) return cut(op, what, *matrix, cuts);
+  const nb::object array = as_int_array(op, what, values);
+  const int ndim = nb::cast<int>(array.attr("ndim"));
+  require(ndim <= 2, op, what, " must have one or two dimensions, but its shape is ",
+          show(array.attr("shape")));
+  const nb::object wide = nb::module_::import_("numpy").attr("ascontiguousarray")(array, "int64");
+  return cut(op, what, *try_int_matrix<int64_t>(wide), cuts);
 }
 
 Weights to_weights(const char* op, nb::handle values, std::optional<DType> dtype) {

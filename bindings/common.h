@@ -41,6 +41,14 @@ nb::object from_dtype(DType dtype);
 int32_t to_int32(const char* op, const char* what, int64_t value);
 /// A one-dimensional array-like of whole numbers.
 Column to_ints(const char* op, const char* what, nb::handle values);
+/// Sequences of labels as Python passes them: one, or several, and then as a list of sequences, as
+/// the rows of a matrix, or one after the other.
+struct Labels {
+  Sequences sequences;
+  bool is_list = false;
+};
+/// `lengths`, if not None, says how long each of several sequences is: rows of a matrix are cut.
+Labels to_labels(const char* op, const char* what, nb::handle values, nb::handle lengths);
 /// An array-like of real numbers of any shape, copied. Without `dtype`, float64 if it is an array
 /// of that dtype, else float32.
 Weights to_weights(const char* op, nb::handle values, std::optional<DType> dtype);
@@ -59,6 +67,7 @@ void init_tape(nb::module_& m);
 void init_parallel(nb::module_& m);
 void init_trellis(nb::module_& m);
 void init_tokens(nb::module_& m);
+void init_alignments(nb::module_& m);
 void init_io(nb::module_& m);
 
 }  // namespace arcgrad::bindings

@@ -29,5 +29,6 @@ NB_MODULE(_core, m) {
   init_parallel(m);
   init_trellis(m);
   init_tokens(m);
+  init_alignments(m);
   init_io(m);
 }

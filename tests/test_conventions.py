@@ -77,27 +77,35 @@ def test_constructors_have_a_row(name):
     assert name in rows()
 
 
-def test_all_is_sorted_and_complete():
-    assert len(set(ag.__all__)) == len(ag.__all__)
-    for name in ag.__all__:
-        assert hasattr(ag, name)
-    public = {n for n in vars(ag) if not n.startswith("_") and not inspect.ismodule(getattr(ag, n))}
-    assert public <= set(ag.__all__)
+@pytest.mark.parametrize("module", [ag, ag.tokens], ids=lambda module: module.__name__)
+def test_all_is_sorted_and_complete(module):
+    assert len(set(module.__all__)) == len(module.__all__)
+    for name in module.__all__:
+        assert hasattr(module, name)
+    things = {n: thing for n, thing in vars(module).items() if not n.startswith("_")}
+    public = {n for n, thing in things.items() if not inspect.ismodule(thing)}
+    assert public <= set(module.__all__)
 
 
 def documented():
     """Every public object that can carry a docstring, by its full name."""
     found = {}
-    for name in ag.__all__:
-        thing = getattr(ag, name)
-        if inspect.ismodule(thing) or not callable(thing):
-            continue
-        found[name] = thing
-        if inspect.isclass(thing):
-            members = {n: m for n, m in vars(thing).items() if not n.startswith("_")}
-            found |= {f"{name}.{n}": m for n, m in members.items()}
+    for prefix, module in (("", ag), ("tokens.", ag.tokens)):
+        for name in module.__all__:
+            thing = getattr(module, name)
+            if inspect.ismodule(thing) or not callable(thing):
+                continue
+            found[prefix + name] = thing
+            if inspect.isclass(thing):
+                members = {n: m for n, m in vars(thing).items() if not n.startswith("_")}
+                found |= {f"{prefix}{name}.{n}": m for n, m in members.items()}
     found["criterion.ctc_loss"] = ag.criterion.ctc_loss
     return found
+
+
+def is_member(name):
+    """Whether a name is that of a member of a class."""
+    return name.rpartition(".")[0] in DOCUMENTED
 
 
 DOCUMENTED = documented()
@@ -114,7 +122,7 @@ def test_every_public_name_has_a_docstring(name):
     assert len(text.split()) >= 3, f"{name} has no docstring"
 
 
-@pytest.mark.parametrize("name", sorted(n for n in DOCUMENTED if "." not in n))
+@pytest.mark.parametrize("name", sorted(n for n in DOCUMENTED if not is_member(n)))
 def test_every_function_shows_an_example(name):
     assert ">>> " in docstring(DOCUMENTED[name]), f"the docstring of {name} has no example"
 

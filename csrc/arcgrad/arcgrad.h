@@ -2,6 +2,7 @@
 
 /// Everything a C++ program needs.
 
+#include "arcgrad/alignments.h"
 #include "arcgrad/batch.h"
 #include "arcgrad/graph.h"
 #include "arcgrad/io/io.h"

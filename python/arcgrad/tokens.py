@@ -1,5 +1,19 @@
-"""Token graphs: the alignments that sequence criteria sum over."""
+"""Token graphs: how frames spell tokens, and the alignments that sequence criteria sum over."""
 
-from arcgrad._core import ctc_graph as ctc_graph
+from arcgrad._core import (
+    Tokens,
+    alignment_graph,
+    blank_graph,
+    closed_graph,
+    ctc_graph,
+    token_graph,
+)
 
-__all__ = ["ctc_graph"]
+__all__ = [
+    "Tokens",
+    "alignment_graph",
+    "blank_graph",
+    "closed_graph",
+    "ctc_graph",
+    "token_graph",
+]
