@@ -1,4 +1,4 @@
-"""Building a graph of 1M arcs from NumPy arrays, and the cost of the smallest calls."""
+"""Building a graph of 1M arcs from arrays, alignments of targets, and the smallest calls."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 import arcgrad as ag
+from arcgrad.tokens import Tokens, alignment_graph, ctc_graph
 
 from .graphs import Arrays, uniform_dag
 from .harness import Report, Row, Settings, interleave, takes_under
@@ -15,7 +16,7 @@ from .peers import OPENFST, elsewhere, openfst
 
 
 def run(settings: Settings) -> Report:
-    return Report(building(settings) + smallest_calls(settings))
+    return Report(building(settings) + alignments(settings) + smallest_calls(settings))
 
 
 def building(settings: Settings) -> list[Row]:
@@ -47,6 +48,41 @@ def widened(arrays: Arrays) -> Arrays:
     """The same graph as NumPy makes it without being told a type."""
     columns = {name: getattr(arrays, name) for name in ("src", "dst", "ilabel", "olabel")}
     return replace(arrays, **{name: c.astype(np.int64) for name, c in columns.items()})
+
+
+def alignments(settings: Settings) -> list[Row]:
+    """The graphs of targets, which a loss builds for every batch."""
+    count = settings.size(1000, 10)
+    rng = np.random.default_rng(0)
+    target = rng.integers(1, 30, 40).tolist()
+    targets = rng.integers(1, 30, (count, 50))
+    frames = rng.integers(0, 30, (32, settings.size(1000, 10)))
+    ctc, limited = Tokens.ctc(30), Tokens.limited(30, 2)
+    lattice = pieces(rng, length=100, longest=4)
+    limits = {
+        "ctc_graph of 40 labels": (partial(ctc_graph, target), 3e-6),
+        f"ctc_graph of {count} x 50 labels": (partial(ctc_graph, targets), 5e-3),
+        f"ctc_graph of {count} lists of 50": (partial(ctc_graph, targets.tolist()), 5e-3),
+        f"duration-limited, {count} x 50": (partial(alignment_graph, limited, targets), 5e-3),
+        "lattice of 100 letters": (partial(alignment_graph, ctc, lattice), 50e-6),
+        "Tokens.graph of 1000 labels": (lambda: Tokens.ctc(1000).graph(), 1e-3),
+        "collapse of 32 x 1000 frames": (partial(ctc.collapse, frames), 1e-3),
+    }
+    times = interleave("alignments", {name: call for name, (call, _) in limits.items()}, settings)
+    return [Row(name, times[name], target=takes_under(limits[name][1])) for name in limits]
+
+
+def pieces(rng: np.random.Generator, length: int, longest: int) -> ag.Graph:
+    """The ways to write a text with word pieces: all letters, and more than half of the rest."""
+    spans = [
+        (begin, begin + size)
+        for begin in range(length)
+        for size in range(1, longest + 1)
+        if begin + size <= length and (size == 1 or rng.random() < 0.6)
+    ]
+    src, dst = zip(*spans, strict=True)
+    labels = rng.integers(1, 30, len(spans))
+    return ag.Graph.from_arrays(src, dst, labels, start=[0], accept=[length], num_nodes=length + 1)
 
 
 def smallest_calls(settings: Settings) -> list[Row]:
