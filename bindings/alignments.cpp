@@ -25,7 +25,7 @@ bool is_graph(nb::handle target) {
   return nb::len(target) > 0 && nb::isinstance<Graph>(nb::object(nb::borrow(target)[0]));
 }
 
-nb::object of_graphs(const Tokens& tokens, nb::handle target) {
+nb::object of_graphs(const Tokens& tokens, nb::handle target, bool outputs) {
   const char* op = "alignment_graph";
   Batch batch;
   if (!nb::try_cast(target, batch))
@@ -36,7 +36,9 @@ nb::object of_graphs(const Tokens& tokens, nb::handle target) {
   std::vector<Graph> graphs;
   {
     nb::gil_scoped_release release;
-    const auto align = [&](const Graph& graph) { return alignment_graph(tokens, graph); };
+    const auto align = [&](const Graph& graph) {
+      return alignment_graph(tokens, graph, outputs);
+    };
     graphs = batch.is_list ? map(op, align, targets) : std::vector<Graph>{align(targets[0])};
   }
   return batch.is_list ? nb::cast(std::move(graphs)) : nb::cast(graphs[0]);
@@ -47,23 +49,24 @@ nb::object of_graphs(const Tokens& tokens, nb::handle target) {
 void init_alignments(nb::module_& m) {
   m.def(
       "alignment_graph",
-      [](const Tokens& tokens, nb::handle target, nb::handle lengths, bool calc_grad,
+      [](const Tokens& tokens, nb::handle target, nb::handle lengths, bool outputs, bool calc_grad,
          nb::handle dtype) {
         const char* op = "alignment_graph";
         if (is_graph(target)) {
           require(lengths.is_none(), op, "lengths are for labels, but the target is a graph");
           require(!calc_grad && dtype.is_none(), op,
                   "calc_grad and dtype are for labels, but the target is a graph, which has them");
-          return of_graphs(tokens, target);
+          return of_graphs(tokens, target, outputs);
         }
+        require(!outputs, op, "outputs are those of a graph, but the target is given by labels");
         const DType kind = dtype.is_none() ? DType::float32 : to_dtype(op, dtype);
         return of_labels(op, target, lengths, [&](const auto& targets) {
           return alignment_graph(tokens, targets, calc_grad, kind);
         });
       },
-      "tokens"_a, "target"_a, nb::kw_only(), "lengths"_a = nb::none(), "calc_grad"_a = false,
-      "dtype"_a = nb::none(), R"(
-The alignments of a target: an acceptor of all frames that spell it.
+      "tokens"_a, "target"_a, nb::kw_only(), "lengths"_a = nb::none(), "outputs"_a = false,
+      "calc_grad"_a = false, "dtype"_a = nb::none(), R"(
+The alignments of a target: a graph of all frames that spell it.
 
 It has the same paths as the input side of ``compose(tokens.graph(), target)`` without epsilon arcs,
 but is built directly, with its nodes in the order of the target.
@@ -76,6 +79,8 @@ Args:
         ``lengths``.
     lengths: How many labels each target has, for the rows of a padded matrix or the parts of a
         vector.
+    outputs: The target graph may be a transducer, and so is the result: the first frame of a token
+        puts out what the arc of the target does, the others put out nothing.
     calc_grad: Whether backward computes gradients for the arcs. Only for labels, as is ``dtype``.
     dtype: The type of the weights, which are all 0; float32 if not given.
 
@@ -85,7 +90,7 @@ Returns:
 
 Raises:
     ValueError: If a label is no token, or lengths do not fit the target; the message names it. If a
-        target graph is a transducer.
+        target graph is a transducer, and outputs are not asked for.
 
 Gradient: each arc of a target graph collects that of the arcs that took its weight. Time and memory:
 O(nodes + arcs) of the result. Where several tokens end at a node of a target graph, each of them has

@@ -13,7 +13,7 @@ from gradients import assert_gradient, assert_second_order
 from hypothesis import given
 from hypothesis import strategies as st
 from spec import language, strings
-from strategies import acceptors, closable, convergent
+from strategies import acceptors, closable, convergent, graphs
 from tools import build, snapshot, weights
 
 import arcgrad as ag
@@ -459,6 +459,20 @@ def relabelled(graph, blank):
     return build(graph.num_nodes(), set(graph.start().tolist()), set(graph.accept().tolist()), arcs)
 
 
+@given(graphs(num_labels=2, max_nodes=4, max_arcs=6), kinds())
+def test_alignments_of_transducers_put_out_what_they_do(target, tokens):
+    src, dst, label, out, weight = (column.tolist() for column in target.arcs())
+    if (blank := tokens.blank_label) is not None:
+        label = [c + (c >= blank) for c in label]
+    arcs = [a for a in zip(src, dst, label, out, weight, strict=True) if a[2] >= 0 or a[3] < 0]
+    starts, accepts = set(target.start().tolist()), set(target.accept().tolist())
+    target = build(target.num_nodes(), starts, accepts, arcs)
+    frames = ag.linear_graph(3, 3, np.random.default_rng(0).normal(size=(3, 3)))
+    found = language(ag.compose(frames, alignment_graph(tokens, target, outputs=True)))
+    expected = language(ag.compose(frames, ag.compose(tokens.graph(), target)))
+    assert found == pytest.approx(expected, abs=1e-9)
+
+
 @given(convergent(transducer=False, max_nodes=4, max_arcs=6), kinds())
 def test_alignments_of_graphs_with_cycles(target, tokens):
     target = relabelled(target, tokens.blank_label)
@@ -606,8 +620,8 @@ def test_several_targets_in_every_form(build_graph, dtype):
         build_graph(joined.tolist(), lengths=lengths),
         build_graph(np.repeat(joined, 2)[::2], lengths=lengths),
     ]
-    for graphs in forms:
-        assert [snapshot(graph) for graph in graphs] == expected
+    for form in forms:
+        assert [snapshot(graph) for graph in form] == expected
     square = build_graph(np.array([[1, 2], [3, 3]], dtype))
     assert [snapshot(g) for g in square] == [snapshot(build_graph(r)) for r in ([1, 2], [3, 3])]
 
@@ -650,8 +664,8 @@ def test_tensors_of_other_libraries_are_read_in_place():
     rows, lengths, padded, joined = rows_and_lengths()
     expected = [snapshot(ctc_graph(row)) for row in rows]
     for target in (Tensor(padded), Tensor(joined), Tensor(joined.astype(np.int32))):
-        graphs = ctc_graph(target, lengths=Tensor(np.array(lengths)))
-        assert [snapshot(graph) for graph in graphs] == expected
+        found = ctc_graph(target, lengths=Tensor(np.array(lengths)))
+        assert [snapshot(graph) for graph in found] == expected
     assert snapshot(ctc_graph(Tensor(joined))) == snapshot(ctc_graph(joined.tolist()))
 
 
@@ -928,7 +942,7 @@ def test_overrides_must_map_labels_to_pairs(overrides):
         ),
         (
             lambda: token_graph(1, min_frames=2**31 - 1),
-            r"token_graph: a graph holds at most 2\^31 - 1 nodes, but this one would have 2147483648",
+            r"token_graph: a graph holds at most 2\^31 - 1 nodes, but this one would have 21474836",
         ),
         (
             lambda: Tokens(3, min_frames=2**31 - 1).graph(),
@@ -1016,15 +1030,19 @@ def test_targets_that_are_no_whole_numbers_are_type_errors(target):
             build_graph(target)
 
 
-def test_target_graphs_bring_their_own_type_and_must_be_acceptors():
+def test_target_graphs_bring_their_own_type():
     tokens, target = Tokens.ctc(3), ag.chain_graph([1])
     for options in ({"calc_grad": True}, {"dtype": "float64"}):
         with pytest.raises(ValueError, match="alignment_graph: calc_grad and dtype are for labels"):
             alignment_graph(tokens, target, **options)
     with pytest.raises(ValueError, match="alignment_graph: lengths are for labels"):
         alignment_graph(tokens, target, lengths=[1])
-    with pytest.raises(ValueError, match="alignment_graph: a target graph must be an accept"):
+    with pytest.raises(ValueError, match="a target graph must be an acceptor, but it is a trans"):
         alignment_graph(tokens, ag.chain_graph([1], [2]))
+    with pytest.raises(ValueError, match="must be a token, but arc 0 is epsilon and puts out 2"):
+        alignment_graph(tokens, ag.chain_graph([eps], [2]), outputs=True)
+    with pytest.raises(ValueError, match="outputs are those of a graph, but the target is given"):
+        alignment_graph(tokens, [1], outputs=True)
     with pytest.raises(TypeError, match="must hold graphs only or labels only, but it holds both"):
         alignment_graph(tokens, [target, [1]])
     with pytest.raises(TypeError):

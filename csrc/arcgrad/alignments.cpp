@@ -349,15 +349,19 @@ std::vector<Graph> alignment_graph(const Tokens& tokens, const Sequences& target
   return align("alignment_graph", tokens.rules(), targets, calc_grad, dtype);
 }
 
-Graph alignment_graph(const Tokens& tokens, const Graph& target) {
+Graph alignment_graph(const Tokens& tokens, const Graph& target, bool outputs) {
   const char* op = "alignment_graph";
   const Topology& t = target.topology();
-  require(t.is_acceptor(), op, "a target graph must be an acceptor, but it is a transducer; ",
-          "project it first");
+  require(outputs || t.is_acceptor(), op,
+          "a target graph must be an acceptor, but it is a transducer; ask for outputs, or project "
+          "it first");
   const auto labels = t.ilabel();
   bool has_epsilon = false;
   for (size_t a = 0; a < labels.size(); ++a) {
     has_epsilon |= labels[a] == kEpsilon;
+    require(labels[a] != kEpsilon || t.olabel()[a] == kEpsilon, op,
+            "an arc of the target that puts something out must be a token, but arc ", a,
+            " is epsilon and puts out ", t.olabel()[a]);
     if (labels[a] != kEpsilon && !tokens.rules().is_token(labels[a]))
       fail(op, "a label of the target must be ", tokens.rules().describe_tokens(),
            ", but that of arc ", a, " is ", labels[a]);
@@ -365,6 +369,13 @@ Graph alignment_graph(const Tokens& tokens, const Graph& target) {
   const Graph connected = has_epsilon ? remove(target) : connect(target);
   const Lattice lattice(connected.topology());
   Aligner aligner(op, tokens.rules(), lattice);
+  if (outputs) {
+    const auto of_target = connected.topology().olabel();
+    Column& olabel = aligner.arrays.olabel;
+    olabel.assign(aligner.taken.size(), kEpsilon);
+    for (size_t k = 0; k < olabel.size(); ++k)
+      if (aligner.taken[k] >= 0) olabel[k] = of_target[aligner.taken[k]];
+  }
   return record_moves(op, std::move(aligner.arrays),
                       {{connected, ArcMap::gather(std::move(aligner.taken))}});
 }

@@ -13,8 +13,10 @@ Graph alignment_graph(const Tokens& tokens, std::span<const int32_t> target, boo
                       DType dtype = DType::float32);
 std::vector<Graph> alignment_graph(const Tokens& tokens, const Sequences& targets,
                                    bool calc_grad = false, DType dtype = DType::float32);
-/// The same for a target that is an acceptor of token sequences, whose weights it takes over.
-Graph alignment_graph(const Tokens& tokens, const Graph& target);
+/// The same for a target that is an acceptor of token sequences, whose weights it takes over. With
+/// `outputs` the target may be a transducer, and so are the alignments: the first frame of a token
+/// puts out what the arc of the target does, the others nothing.
+Graph alignment_graph(const Tokens& tokens, const Graph& target, bool outputs = false);
 
 /// The alignments under connectionist temporal classification, whatever labels there are. Node
 /// 2i + 1 has just seen label i, the others a blank.
