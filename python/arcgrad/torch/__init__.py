@@ -4,6 +4,32 @@
 never links: one build serves all its versions.
 """
 
-from ._bridge import emissions, graph, tensor
+try:
+    import torch as _torch  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        "arcgrad.torch needs PyTorch, but it is not installed; pip install 'arcgrad[torch]'"
+    ) from error
 
-__all__ = ["emissions", "graph", "tensor"]
+from ._bridge import emissions, graph, tensor
+from .asg import ASGLoss
+from .ctc import CTCLoss, ctc_loss
+from .decoding import TokenSpan, forced_align, viterbi
+from .sequence import SequenceLoss
+from .stc import STCLoss
+from .transducer import TransducerLoss
+
+__all__ = [
+    "ASGLoss",
+    "CTCLoss",
+    "STCLoss",
+    "SequenceLoss",
+    "TokenSpan",
+    "TransducerLoss",
+    "ctc_loss",
+    "emissions",
+    "forced_align",
+    "graph",
+    "tensor",
+    "viterbi",
+]

@@ -1,0 +1,197 @@
+"""What a trained model says: best label sequences, alignments, and search through graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import arcgrad as ag
+
+from ._bridge import _borrow, ints, to_host
+from ._targets import Targets
+
+
+class TokenSpan(NamedTuple):
+    """Where a token of a target lies: frames from ``start`` up to ``end``, which is not included.
+
+    ``score`` is the mean of the token's emissions over its frames.
+    """
+
+    token: int
+    start: int
+    end: int
+    score: float
+
+
+def _spells_everything(tokens: ag.tokens.Tokens) -> bool:
+    """Whether every sequence of frames spells some tokens."""
+    limits = (tokens.min_frames, tokens.max_frames, tokens.min_blanks, tokens.max_blanks)
+    return tokens.blank != "forced" and limits == (1, None, 0, None) and not tokens.overrides
+
+
+def best_labels(
+    op: str,
+    emissions: Tensor,
+    lengths: Any,
+    tokens: ag.tokens.Tokens,
+    transitions: ag.Graph | None,
+) -> list[list[int]]:
+    """The tokens that the best path of each example spells; none if there is no path."""
+    if emissions.shape[-1] != tokens.num_labels:
+        raise ValueError(
+            f"{op}: emissions must have {tokens.num_labels} labels, as many as the tokens know, "
+            f"but they have {emissions.shape[-1]}"
+        )
+    with torch.no_grad(), ag.no_grad():
+        spells_everything = _spells_everything(tokens)
+        if spells_everything and transitions is None:
+            return [tokens.collapse(frames) for frames in _best_frames(op, emissions, lengths)]
+        graph = transitions
+        if not spells_everything:
+            graph = tokens.graph()
+            if transitions is not None:
+                graph = ag.compose(transitions, graph)
+        assert graph is not None
+        paths = ag.viterbi_path(ag.compose(_borrow(op, emissions, lengths, True), graph))
+        # Frames may be cut into equal tokens in several ways; collapse has one rule for that.
+        return [
+            tokens.collapse(_labels(path.ilabels())) if path.num_nodes() else [] for path in paths
+        ]
+
+
+def _labels(labels: Any) -> list[int]:
+    kept: list[int] = labels[labels != ag.epsilon].tolist()
+    return kept
+
+
+def _best_frames(op: str, emissions: Tensor, lengths: Any) -> list[Any]:
+    """The best label of each frame, the smallest if there are several."""
+    host = to_host(emissions.detach())
+    if host.dim() == 2:
+        host = host[None]
+    if host.dim() != 3:
+        raise ValueError(
+            f"{op}: emissions must have the shape [T, C] or [B, T, C], but their shape is "
+            f"{list(emissions.shape)}"
+        )
+    best = host.numpy().argmax(-1) if host.numel() else np.zeros(host.shape[:2], np.int64)
+    if lengths is None:
+        return list(best)
+    counts = np.reshape(ints(lengths), -1)
+    if len(counts) != len(best) or (counts < 0).any() or (counts > best.shape[1]).any():
+        raise ValueError(
+            f"{op}: there must be a length between 0 and {best.shape[1]} for each of {len(best)} "
+            f"examples, but the lengths are {counts.tolist()}"
+        )
+    return [row[:count] for row, count in zip(best, counts, strict=True)]
+
+
+def viterbi(
+    emissions: Tensor,
+    lengths: Any = None,
+    *,
+    tokens: ag.tokens.Tokens | None = None,
+    transitions: ag.Graph | None = None,
+    blank: int = 0,
+) -> list[list[int]]:
+    """The tokens that the best path of each example spells.
+
+    Args:
+        emissions: Scores ``[B, T, C]`` or ``[T, C]``.
+        lengths: The number of frames of each example.
+        tokens: How frames spell tokens; by default those of CTC with ``blank``.
+        transitions: A graph over labels whose scores are added, such as an n-gram model.
+        blank: The label of the blank, if no tokens are given.
+
+    Returns:
+        One list of labels per example; it is empty if there is no path at all. Among equal scores
+        the smallest labels win.
+
+    Raises:
+        ValueError: If the emissions have another number of labels than the tokens.
+
+    >>> import torch, arcgrad.torch as agt
+    >>> agt.viterbi(torch.eye(4)[torch.tensor([[1, 1, 0, 1, 2]])])
+    [[1, 1, 2]]
+    """
+    if tokens is None:
+        tokens = ag.tokens.Tokens.ctc(emissions.shape[-1], blank)
+    return best_labels("viterbi", emissions, lengths, tokens, transitions)
+
+
+def forced_align(
+    emissions: Tensor,
+    targets: Any,
+    lengths: Any = None,
+    target_lengths: Any = None,
+    *,
+    tokens: ag.tokens.Tokens | None = None,
+    transitions: ag.Graph | None = None,
+    blank: int = 0,
+) -> list[list[TokenSpan]]:
+    """When each token of a target was said or written: the best alignment of each example.
+
+    Args:
+        emissions: Scores ``[B, T, C]`` or ``[T, C]``, most often log-probabilities.
+        targets: Padded ``[B, S]``, concatenated, or a list of label sequences.
+        lengths: The number of frames of each example.
+        target_lengths: The number of labels of each target.
+        tokens: How frames spell tokens; by default those of CTC with ``blank``.
+        transitions: A graph over labels whose scores are added, such as an n-gram model.
+        blank: The label of the blank, if no tokens are given.
+
+    Returns:
+        For each example one :class:`TokenSpan` per token of its target. The list is empty if no
+        alignment fits.
+
+    Raises:
+        ValueError: If labels or lengths do not fit.
+
+    >>> import torch, arcgrad.torch as agt
+    >>> log_probs = torch.eye(3)[torch.tensor([0, 1, 1, 0, 2])].mul(9).log_softmax(-1)
+    >>> [(span.token, span.start, span.end) for span in agt.forced_align(log_probs, [1, 2])[0]]
+    [(1, 1, 3), (2, 4, 5)]
+    """
+    op = "forced_align"
+    if tokens is None:
+        tokens = ag.tokens.Tokens.ctc(emissions.shape[-1], blank)
+    batch = 1 if emissions.dim() == 2 else emissions.shape[0]
+    read = Targets(op, targets, target_lengths, batch, emissions.shape[-1])
+    # The position of a token in its target, instead of the token, is what an alignment puts out.
+    sequences = read.sequences()
+    chains = [ag.chain_graph(target, range(len(target))) for target in sequences]
+    with torch.no_grad(), ag.no_grad():
+        graphs = _borrow(op, emissions, lengths, True)
+        alignments = ag.tokens.alignment_graph(tokens, chains, outputs=True)
+        if transitions is not None:
+            alignments = ag.compose(transitions, alignments)
+        paths = ag.viterbi_path(ag.compose(graphs, alignments))
+    return [
+        _spans(path, graph, target, tokens)
+        for path, graph, target in zip(paths, graphs, sequences, strict=True)
+    ]
+
+
+def _spans(
+    path: ag.Graph, emissions: ag.Graph, target: Sequence[int], tokens: ag.tokens.Tokens
+) -> list[TokenSpan]:
+    frames, positions = path.ilabels(), path.olabels()
+    is_frame = frames != ag.epsilon
+    # Of several arcs at one frame, that which consumes it has the label, another the position.
+    starts = np.cumsum(is_frame) - 1
+    begins = starts[positions != ag.epsilon]
+    frames = frames[is_frame]
+    spans = []
+    for i, begin in enumerate(begins.tolist()):
+        token = int(target[i])
+        end = begin + 1
+        stop = int(begins[i + 1]) if i + 1 < len(begins) else len(frames)
+        while end < stop and frames[end] == token:
+            end += 1
+        score = float(np.mean(np.asarray(emissions.weights_view())[begin:end, token]))
+        spans.append(TokenSpan(token, begin, end, score))
+    return spans

@@ -1,0 +1,300 @@
+"""Sequence losses: the difference of two forward scores."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import arcgrad as ag
+
+from ._bridge import _borrow, tensor
+from ._compiled import compiled_losses
+from ._targets import Targets
+
+Reduction = Literal["none", "sum", "mean"]
+Graphs = ag.Graph | Sequence[ag.Graph]
+"""One graph for all examples, or one for each."""
+
+
+def check_options(op: str, reduction: str, nan: str) -> None:
+    """Raises for a reduction or a way with NaN that there is not."""
+    if reduction not in ("none", "sum", "mean"):
+        raise ValueError(
+            f"{op}: the reduction must be 'none', 'sum' or 'mean', but it is {reduction!r}"
+        )
+    if nan not in ("raise", "propagate"):
+        raise ValueError(f"{op}: nan must be 'raise' or 'propagate', but it is {nan!r}")
+
+
+def score_losses(
+    op: str,
+    x: Tensor,
+    lengths: Any,
+    alignments: Graphs,
+    normalizer: ag.Graph | Sequence[ag.Graph] | bool,
+    *,
+    batch_first: bool = True,
+) -> Tensor:
+    """Equation 1 of the paper, negated, for a batch: log-sum over Z minus log-sum over A."""
+    emissions = _borrow(op, x, lengths, batch_first)
+    scores = ag.forward_score(ag.intersect(alignments, emissions))
+    if normalizer is False:
+        losses = ag.negate(scores)
+    elif normalizer is True:
+        losses = ag.subtract(ag.forward_score(emissions), scores)
+    else:
+        losses = ag.subtract(ag.forward_score(ag.intersect(normalizer, emissions)), scores)
+    return tensor(losses, dtype=torch.float64 if x.dtype is torch.float64 else torch.float32)
+
+
+def with_nan(
+    nan: str, x: Tensor, lengths: Any, batch_dim: int, losses: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """Calls ``losses(x)``; with ``nan="propagate"`` examples with NaN or +inf lose and get NaN."""
+    try:
+        return losses(x)
+    except ValueError:
+        if nan == "raise":
+            raise
+        batched = x.unsqueeze(batch_dim) if x.dim() == 2 else x
+        by_example = batched.movedim(batch_dim, 0)
+        bad = (by_example.isnan() | by_example.isposinf()).any(-1)
+        if lengths is not None:
+            counts = torch.as_tensor(lengths, device=x.device).reshape(-1, 1)
+            bad &= torch.arange(bad.shape[1], device=x.device) < counts
+        bad = bad.any(-1)
+        if not bad.any():
+            raise
+        shape = [1] * x.dim()
+        if x.dim() == 3:
+            shape[batch_dim] = -1
+        clean = torch.where(bad.view(shape), 0.0, x)
+        # Multiplied by 0 and then by NaN, so that the gradient of every entry is NaN as well.
+        touched = torch.where(bad, (by_example * 0.0).sum((1, 2)), 0.0)
+        return (losses(clean) + touched) * torch.where(bad, torch.nan, 1.0)
+
+
+def reduce(
+    losses: Tensor, sizes: Callable[[], Tensor], reduction: str, zero_infinity: bool
+) -> Tensor:
+    """One number for a batch, as torch does it: ``mean`` divides by target lengths first."""
+    if zero_infinity:
+        losses = torch.where(losses == torch.inf, 0.0, losses)
+    if reduction == "none":
+        return losses
+    if reduction == "sum" or len(losses) == 0:
+        return losses.sum() if reduction == "sum" else losses.mean()
+    scale = 1.0 / (len(losses) * sizes().clamp_min(1))
+    return torch.dot(losses, scale.to(losses))
+
+
+def _sizes(op: str, targets: Targets) -> Tensor:
+    return torch.from_numpy(targets.sizes(op))
+
+
+_handles = itertools.count()
+_losses: weakref.WeakValueDictionary[int, SequenceLoss] = weakref.WeakValueDictionary()
+
+
+def find_loss(handle: int) -> SequenceLoss:
+    """The loss of a handle, which stands for it in compiled programs."""
+    return _losses[handle]
+
+
+class SequenceLoss(nn.Module):
+    r"""The negative log-likelihood of targets under two graphs (equation 1 of the paper).
+
+    .. math:: \log\sum_{p \in Z_X} e^{s(p)} - \log\sum_{p \in A_{X,y}} e^{s(p)}
+
+    Both are intersected with the emissions here. Give the graphs, or functions that make them; or
+    write a subclass with the method :meth:`graphs`.
+
+    Args:
+        alignments: The paths that spell a target: a function of a list of targets that returns a
+            list of graphs, or a graph or list of graphs for every call.
+        normalizer: The paths of the normalizer: ``"emissions"`` for all of them, so that emissions
+            may be any scores; None if emissions are log-probabilities already; a graph; or a
+            function without arguments that returns one. Every path of the alignments must be one of
+            these.
+        reduction: ``"mean"`` (divide each loss by the length of its target, then take the mean, as
+            torch does), ``"sum"`` or ``"none"``.
+        zero_infinity: Count a loss that is infinite, because no alignment fits, as 0. Its gradient
+            is 0 in any case; :meth:`explain_infeasible` says why.
+        nan: ``"raise"`` for NaN or +inf in the emissions, or ``"propagate"``: the loss and the
+            gradient of that example are NaN.
+
+    Called with emissions ``[B, T, C]`` (or ``[T, C]`` for one example), targets, the lengths of the
+    emissions and of the targets. Targets are padded ``[B, S]``, concatenated in one dimension, or
+    a list of label sequences or graphs.
+
+    >>> import torch, arcgrad as ag, arcgrad.torch as agt
+    >>> tokens = ag.tokens.Tokens.ctc(num_labels=4)
+    >>> loss = agt.SequenceLoss(lambda targets: ag.tokens.alignment_graph(tokens, targets))
+    >>> x = torch.zeros(2, 5, 4, requires_grad=True)
+    >>> value = loss(x, [[1, 2], [3]], lengths=[5, 4])
+    >>> value.backward()
+    >>> x.grad[1, 4]
+    tensor([0., 0., 0., 0.])
+    """
+
+    batch_first = True
+
+    def __init__(
+        self,
+        alignments: Graphs | Callable[[list[Any]], Graphs] | None = None,
+        normalizer: Graphs | Callable[[], Graphs] | Literal["emissions"] | None = "emissions",
+        *,
+        reduction: Reduction = "mean",
+        zero_infinity: bool = False,
+        nan: Literal["raise", "propagate"] = "raise",
+    ) -> None:
+        super().__init__()
+        check_options(self._name(), reduction, nan)
+        if isinstance(normalizer, str) and normalizer != "emissions":
+            raise ValueError(
+                f"{self._name()}: the normalizer must be 'emissions', None, a graph or a function, "
+                f"but it is {normalizer!r}"
+            )
+        self._alignments, self._normalizer = alignments, normalizer
+        self.reduction, self.zero_infinity, self.nan = reduction, zero_infinity, nan
+        self._enroll()
+
+    def _name(self) -> str:
+        return type(self).__name__
+
+    def _enroll(self) -> None:
+        self._handle = next(_handles)
+        _losses[self._handle] = self
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._enroll()
+
+    def extra_repr(self) -> str:
+        """The options, as modules of torch print them."""
+        return f"reduction={self.reduction!r}, zero_infinity={self.zero_infinity}"
+
+    def weights(self) -> tuple[Tensor, ...]:
+        """The learned weights that :meth:`graphs` gets; none by default."""
+        return ()
+
+    def graphs(self, targets: Targets, *weights: Tensor) -> tuple[Graphs, Graphs | bool]:
+        """The alignments of targets, and the normalizer: a graph, True for all paths, or False.
+
+        A pure function of its arguments, so that it can be compiled and differentiated.
+        """
+        if self._alignments is None:
+            raise ValueError(
+                f"{self._name()}: there must be alignments, or a subclass with the method graphs, "
+                "but there are none"
+            )
+        alignments: Any = self._alignments
+        if callable(alignments):
+            alignments = alignments(targets.sequences())
+        normalizer: Any = self._normalizer
+        if normalizer is None or normalizer == "emissions":
+            return alignments, normalizer == "emissions"
+        return alignments, normalizer() if callable(normalizer) else normalizer
+
+    def losses(
+        self, emissions: Tensor, targets: Any, lengths: Any, target_lengths: Any, *weights: Tensor
+    ) -> tuple[Tensor, Targets]:
+        """The loss of each example ``[B]``, and the targets as they were understood."""
+        batch = 1 if emissions.dim() == 2 else emissions.shape[0 if self.batch_first else 1]
+        read = Targets(self._name(), targets, target_lengths, batch, emissions.shape[-1])
+        alignments, normalizer = self.graphs(read, *weights)
+        return (
+            with_nan(
+                self.nan,
+                emissions,
+                lengths,
+                0 if self.batch_first else 1,
+                lambda x: score_losses(
+                    self._name(), x, lengths, alignments, normalizer, batch_first=self.batch_first
+                ),
+            ),
+            read,
+        )
+
+    def forward(
+        self, emissions: Tensor, targets: Any, lengths: Any = None, target_lengths: Any = None
+    ) -> Tensor:
+        """The loss of a batch; see the class for the forms of the arguments."""
+        return self._reduced(
+            emissions, targets, lengths, target_lengths, self.reduction, self.zero_infinity
+        )
+
+    def _reduced(
+        self,
+        emissions: Tensor,
+        targets: Any,
+        lengths: Any,
+        target_lengths: Any,
+        reduction: str,
+        zero_infinity: bool,
+    ) -> Tensor:
+        weights = self.weights()
+        if torch.compiler.is_compiling():
+            losses, sizes = compiled_losses(
+                self._handle, emissions, targets, lengths, target_lengths, weights
+            )
+        else:
+            losses, read = self.losses(emissions, targets, lengths, target_lengths, *weights)
+            sizes = partial(_sizes, self._name(), read)
+        out = reduce(losses, sizes, reduction, zero_infinity)
+        return out[0] if emissions.dim() == 2 and reduction == "none" else out
+
+    def explain_infeasible(
+        self, emissions: Tensor, targets: Any, lengths: Any = None, target_lengths: Any = None
+    ) -> dict[int, str]:
+        """Why the losses of some examples are infinite: a reason for each of them.
+
+        >>> import torch, arcgrad.torch as agt
+        >>> loss = agt.TransducerLoss(3, blank="optional", allow_repeats=False)
+        >>> loss.explain_infeasible(torch.zeros(2, 3, 4), [[1, 1], [1, 2, 2]])
+        {1: 'the target needs at least 4 frames, but there are 3'}
+        """
+        with torch.no_grad():
+            weights = self.weights()
+            losses, read = self.losses(emissions, targets, lengths, target_lengths, *weights)
+            alignments, _ = self.graphs(read, *weights)
+        shape = emissions.shape if emissions.dim() == 3 else (1, *emissions.shape)
+        frames = shape[1] if self.batch_first or emissions.dim() == 2 else shape[0]
+        counts = [frames] * len(losses)
+        if lengths is not None:
+            counts = torch.as_tensor(lengths).reshape(-1).tolist()
+        graphs = [alignments] * len(losses) if isinstance(alignments, ag.Graph) else alignments
+        return {
+            i: _explain(graphs[i], counts[i])
+            for i in (losses == torch.inf).nonzero().flatten().tolist()
+        }
+
+
+def _explain(alignments: ag.Graph, num_frames: int) -> str:
+    """Why no path of the alignments fits emissions of so many frames."""
+    steps = ag.Graph.from_arrays(
+        alignments.src_nodes(),
+        alignments.dst_nodes(),
+        alignments.ilabels(),
+        weight=np.where(alignments.ilabels() == ag.epsilon, 0.0, -1.0),
+        start=alignments.start(),
+        accept=alignments.accept(),
+        num_nodes=alignments.num_nodes(),
+        calc_grad=False,
+    )
+    shortest = -ag.viterbi_score(steps).item()
+    if shortest == np.inf:
+        return "the target has no alignment at all"
+    if shortest > num_frames:
+        return f"the target needs at least {shortest:.0f} frames, but there are {num_frames}"
+    return (
+        "every alignment meets a score of -inf, or has another number of frames than the "
+        f"{num_frames} there are"
+    )

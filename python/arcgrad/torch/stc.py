@@ -1,0 +1,165 @@
+"""Star temporal classification (STC): targets in which labels are missing."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import arcgrad as ag
+
+from ._targets import Targets
+from .sequence import Graphs, Reduction, SequenceLoss
+
+
+class STCLoss(SequenceLoss):
+    r"""Star temporal classification, for targets of which any labels may be missing.
+
+    Between the labels of a target, before and after them, any other labels may be spoken: a star
+    stands for all of them at once, with the probability that a frame is no blank, and none of the
+    label that comes next in the target. Every frame of a star costs a penalty :math:`\log p`, so
+    that the model does not explain everything by missing labels. The penalty starts at ``p0`` and
+    moves to ``plast``; half of the way is done after ``half_life`` calls in training.
+
+    Args:
+        blank: The label of the blank.
+        p0: The first penalty, a probability.
+        plast: The last penalty.
+        half_life: In how many calls half of the way between them is done.
+        self_loops: Whether a label may last several frames, as in CTC. By default it lasts one, so
+            that labels that repeat need no blank between them.
+        from_logits: Whether the ``log_softmax`` is part of the loss; else emissions are
+            log-probabilities.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        zero_infinity: Count infinite losses, of targets that do not fit, as 0.
+        nan: ``"raise"`` or ``"propagate"``.
+
+    >>> import torch, arcgrad.torch as agt
+    >>> loss = agt.STCLoss(p0=0.5, plast=0.9, half_life=1000)
+    >>> x = torch.randn(2, 12, 10, requires_grad=True)
+    >>> loss(x, [[3, 5], []]).backward()  # of the second target everything is missing
+    """
+
+    penalty_steps: Tensor
+
+    def __init__(
+        self,
+        blank: int = 0,
+        *,
+        p0: float = 0.5,
+        plast: float = 0.9,
+        half_life: float = 1000.0,
+        self_loops: bool = False,
+        from_logits: bool = True,
+        reduction: Reduction = "mean",
+        zero_infinity: bool = False,
+        nan: Literal["raise", "propagate"] = "raise",
+    ) -> None:
+        super().__init__(reduction=reduction, zero_infinity=zero_infinity, nan=nan)
+        if not (0.0 < p0 <= 1.0 and 0.0 < plast <= 1.0 and half_life > 0.0):
+            raise ValueError(
+                "STCLoss: p0 and plast must be probabilities above 0 and half_life must be "
+                f"positive, but they are {p0}, {plast} and {half_life}"
+            )
+        self.blank, self.p0, self.plast, self.half_life = blank, p0, plast, half_life
+        self.self_loops, self.from_logits = self_loops, from_logits
+        self.register_buffer("penalty_steps", torch.zeros((), dtype=torch.int64))
+
+    def penalty(self) -> float:
+        """The present penalty, a probability."""
+        done = math.pow(0.5, self.penalty_steps.item() / self.half_life)
+        return self.plast + (self.p0 - self.plast) * done
+
+    def losses(
+        self, emissions: Tensor, targets: Any, lengths: Any, target_lengths: Any, *weights: Tensor
+    ) -> tuple[Tensor, Targets]:
+        """The loss of each example, with emissions that have columns for the stars."""
+        batched = emissions if emissions.dim() == 3 else emissions[None]
+        read = Targets("STCLoss", targets, target_lengths, len(batched), batched.shape[-1])
+        read.check_labels("STCLoss")
+        if not 0 <= self.blank < batched.shape[-1]:
+            raise ValueError(
+                f"STCLoss: the blank must be a label of the emissions, below {batched.shape[-1]}, "
+                f"but it is {self.blank}"
+            )
+        log_probs = batched.log_softmax(-1) if self.from_logits else batched
+        stars = _with_stars(log_probs, self.blank, _used(read))
+        return super().losses(stars, read.sequences(), lengths, read.sizes("STCLoss"), *weights)
+
+    def forward(
+        self, emissions: Tensor, targets: Any, lengths: Any = None, target_lengths: Any = None
+    ) -> Tensor:
+        """The loss of a batch; in training, the penalty moves on."""
+        if self.training and torch.is_grad_enabled():
+            self.penalty_steps += 1
+        return super().forward(emissions, targets, lengths, target_lengths)
+
+    def graphs(self, targets: Targets, *weights: Tensor) -> tuple[Graphs, Graphs | bool]:
+        """The alignments of each target, with stars where labels may be missing."""
+        used = _used(targets)
+        star = targets.num_labels - 1 - len(used)
+        column = {label: star + 1 + k for k, label in enumerate(used)}
+        cost = math.log(self.penalty())
+        return [
+            _star_graph(
+                [int(label) for label in target], self.blank, star, column, cost, self.self_loops
+            )
+            for target in targets.sequences()
+        ], False
+
+
+def _used(targets: Targets) -> list[int]:
+    """The labels that occur in targets."""
+    return sorted({int(label) for target in targets.sequences() for label in target})
+
+
+def _with_stars(log_probs: Tensor, blank: int, used: list[int]) -> Tensor:
+    """Log-probabilities with further columns: any label, and any label but one for those used."""
+    labels = torch.arange(log_probs.shape[-1], device=log_probs.device) != blank
+    star = log_probs[..., labels].logsumexp(-1, keepdim=True)
+    # A label with all the probability of the star leaves a little, so that gradients are finite.
+    share = (log_probs[..., used] - star).clamp(max=-torch.finfo(log_probs.dtype).eps)
+    return torch.cat([log_probs, star, star + torch.log(-torch.expm1(share))], -1)
+
+
+def _star_graph(
+    target: list[int],
+    blank: int,
+    star: int,
+    column: dict[int, int],
+    cost: float,
+    self_loops: bool,
+) -> ag.Graph:
+    """A place per blank, label and star: blank k and star k stand before label k."""
+    size = len(target)
+    arcs: list[tuple[int, int, int, float]] = []
+    for k in range(size + 1):
+        gap, any_label = 3 * k, 3 * k + 1
+        missing = column[target[k]] if k < size else star
+        before = [gap, any_label] + ([3 * k - 1] if k else [])
+        arcs += [(node, gap, blank, 0.0) for node in before]
+        arcs += [(node, any_label, missing, cost) for node in before]
+        if k == size:
+            continue
+        here = 3 * k + 2
+        enter = [gap, any_label]
+        if k and not (self_loops and target[k] == target[k - 1]):
+            enter.append(3 * k - 1)
+        arcs += [(node, here, target[k], 0.0) for node in enter]
+        if self_loops:
+            arcs.append((here, here, target[k], 0.0))
+    src, dst, label, weight = zip(*arcs, strict=True)
+    # The ends are the last blank and star, and the last label; the empty target may be empty.
+    accept = [3 * size, 3 * size + 1] + ([3 * size - 1] if size else [])
+    return ag.Graph.from_arrays(
+        src,
+        dst,
+        label,
+        weight=np.asarray(weight, np.float32),
+        start=[0],
+        accept=accept,
+        calc_grad=False,
+    )

@@ -1,0 +1,174 @@
+"""Losses from token graphs, lexicons and transitions (equations 2 and 4 of the paper)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+import arcgrad as ag
+
+from ._bridge import graph
+from ._parameters import check_fingerprint, fingerprint
+from ._targets import Targets
+from .decoding import TokenSpan, best_labels, forced_align
+from .sequence import Graphs, Reduction, SequenceLoss
+
+
+class TransducerLoss(SequenceLoss):
+    r"""A sequence loss from token graphs, with a lexicon and transitions where wanted.
+
+    .. math:: A = E \circ (B \circ (T \circ (L \circ Y))) \quad\text{and}\quad Z = E \circ B
+
+    What does not change from example to example is prepared once.
+
+    Args:
+        tokens: The number of tokens, or the tokens themselves, of which only the number matters; or
+            :class:`arcgrad.tokens.Tokens` for any token graphs (spikes, limited durations, ...).
+        lexicon: Spells targets in tokens, in all ways: an object with the method
+            ``decompositions(targets)`` that returns a graph over labels for each target, such as
+            :class:`arcgrad.lexicon.Lexicon`; or a transducer from labels to those of targets.
+            Without one, targets are labels.
+        transitions: A graph over labels, such as an n-gram model. Its weights are learned from
+            where they are.
+        blank: ``"none"``, ``"forced"`` or ``"optional"``.
+        blank_label: The label of the blank. The tokens are all other labels, in their order.
+        allow_repeats: Whether equal tokens may follow one another without a blank.
+        learn_transitions: Whether the weights of the transitions are a parameter; else they are
+            kept as they are.
+        normalize: Without transitions, whether emissions are scores of any size, or
+            log-probabilities already.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        zero_infinity: Count infinite losses, of targets that do not fit, as 0.
+        nan: ``"raise"`` or ``"propagate"``.
+
+    Attributes:
+        tokens: How frames spell tokens.
+        transitions: The weights of the transitions in the order of the arcs, or None.
+
+    >>> import torch, arcgrad.torch as agt
+    >>> loss = agt.TransducerLoss(26, blank="optional", allow_repeats=False)  # CTC
+    >>> x = torch.randn(2, 20, 27, requires_grad=True)
+    >>> loss(x, [[8, 9], [1, 1]], lengths=[20, 15]).backward()
+    """
+
+    transitions: Tensor | None
+
+    def __init__(
+        self,
+        tokens: int | Sequence[str] | ag.tokens.Tokens,
+        lexicon: Any = None,
+        transitions: ag.Graph | None = None,
+        *,
+        blank: Literal["none", "forced", "optional"] = "none",
+        blank_label: int = 0,
+        allow_repeats: bool = True,
+        learn_transitions: bool = True,
+        normalize: bool = True,
+        reduction: Reduction = "mean",
+        zero_infinity: bool = False,
+        nan: Literal["raise", "propagate"] = "raise",
+    ) -> None:
+        super().__init__(reduction=reduction, zero_infinity=zero_infinity, nan=nan)
+        if isinstance(tokens, ag.tokens.Tokens):
+            if (blank, blank_label, allow_repeats) != ("none", 0, True):
+                raise ValueError(
+                    "TransducerLoss: blank, blank_label and allow_repeats belong to a number of "
+                    f"tokens, but the tokens are {tokens}; say it there"
+                )
+            self.tokens = tokens
+        else:
+            count = tokens if isinstance(tokens, int) else len(tokens)
+            self.tokens = ag.tokens.Tokens(
+                count + (blank != "none"),
+                blank=blank,
+                blank_label=blank_label,
+                allow_repeats=allow_repeats,
+            )
+        if transitions is not None and not transitions.is_acceptor():
+            raise ValueError(
+                "TransducerLoss: transitions must be an acceptor over labels, but input and output "
+                "labels of some arc differ"
+            )
+        self.lexicon, self.normalize = lexicon, normalize
+        self._transition_graph = transitions.detach() if transitions is not None else None
+        weights = None
+        if transitions is not None:
+            weights = torch.from_numpy(transitions.weights_to_numpy())
+        if weights is not None and learn_transitions:
+            self.transitions = nn.Parameter(weights)
+        else:
+            self.register_buffer("transitions", weights)
+
+    def extra_repr(self) -> str:
+        """The options, as modules of torch print them."""
+        parts = [repr(self.tokens)]
+        if self._transition_graph is not None:
+            parts.append(f"transitions={self._transition_graph.num_arcs()} arcs")
+        if self.lexicon is not None:
+            parts.append(f"lexicon={type(self.lexicon).__name__}")
+        return ", ".join([*parts, super().extra_repr()])
+
+    def weights(self) -> tuple[Tensor, ...]:
+        """The weights of the transitions, if there are any."""
+        return () if self.transitions is None else (self.transitions,)
+
+    def get_extra_state(self) -> str | None:
+        """The fingerprint of the graph whose arcs the weights belong to."""
+        return fingerprint(self._transition_graph) if self._transition_graph is not None else None
+
+    def set_extra_state(self, state: object) -> None:
+        """Refuses weights of another graph."""
+        if self._transition_graph is not None:
+            check_fingerprint("TransducerLoss", self._transition_graph, state)
+
+    def graphs(self, targets: Targets, *weights: Tensor) -> tuple[Graphs, Graphs | bool]:
+        """The alignments with the scores of transitions, and the transitions alone."""
+        if targets.num_labels != self.tokens.num_labels:
+            raise ValueError(
+                f"TransducerLoss: emissions must have {self.tokens.num_labels} labels, as many as "
+                f"the tokens know, but they have {targets.num_labels}"
+            )
+        labels, lengths = targets.labels, targets.lengths
+        if self.lexicon is not None:
+            labels, lengths = self._decompositions(targets), None
+        alignments = ag.tokens.alignment_graph(self.tokens, labels, lengths=lengths)
+        if self._transition_graph is None:
+            return alignments, self.normalize
+        transitions = graph(self._transition_graph, weights[0])
+        return ag.intersect(alignments, transitions), transitions
+
+    def _decompositions(self, targets: Targets) -> list[ag.Graph]:
+        sequences = targets.sequences()
+        if not isinstance(self.lexicon, ag.Graph):
+            found: list[ag.Graph] = self.lexicon.decompositions(sequences)
+            return found
+        chains = [
+            target if isinstance(target, ag.Graph) else ag.chain_graph(target)
+            for target in sequences
+        ]
+        return ag.remove(ag.project_input(ag.compose(self.lexicon, chains)))
+
+    def _transitions_or_none(self) -> ag.Graph | None:
+        if self._transition_graph is None or self.transitions is None:
+            return None
+        return graph(self._transition_graph, self.transitions.detach())
+
+    def viterbi(self, emissions: Tensor, lengths: Any = None) -> list[list[int]]:
+        """The tokens of the best path of each example, as labels."""
+        return best_labels("viterbi", emissions, lengths, self.tokens, self._transitions_or_none())
+
+    def forced_align(
+        self, emissions: Tensor, targets: Any, lengths: Any = None, target_lengths: Any = None
+    ) -> list[list[TokenSpan]]:
+        """Where each label of a target lies, with these tokens and transitions."""
+        return forced_align(
+            emissions,
+            targets,
+            lengths,
+            target_lengths,
+            tokens=self.tokens,
+            transitions=self._transitions_or_none(),
+        )

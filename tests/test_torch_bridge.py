@@ -1,0 +1,422 @@
+"""Graph programs as functions of torch."""
+
+import copy
+import gc
+import os
+import weakref
+
+import numpy as np
+import psutil
+import pytest
+import torch
+from torch.autograd import forward_ad, gradcheck, gradgradcheck
+
+import arcgrad as ag
+import arcgrad.torch as agt
+from arcgrad.torch import _bridge
+
+F64 = torch.float64
+
+
+def random(*shape, dtype=F64, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, dtype=dtype, generator=generator).requires_grad_()
+
+
+def bigram():
+    """All pairs of two labels."""
+    return ag.Graph.from_arrays(
+        [0, 0, 1, 1, 2, 2], [1, 2, 1, 2, 1, 2], [0, 1] * 3, start=[0], accept=[1, 2]
+    )
+
+
+def total(x, lengths=None, **options):
+    return agt.tensor(ag.forward_score(agt.emissions(x, lengths, **options)))
+
+
+def normalized(x, weights):
+    """A program of several ops: a loss with learned transitions."""
+    emissions, transitions = agt.emissions(x), agt.graph(bigram(), weights)
+    targets = [ag.tokens.ctc_graph([1], blank=0), ag.tokens.ctc_graph([1, 1], blank=0)]
+    allowed = ag.intersect(ag.intersect(targets, transitions), emissions)
+    everything = ag.intersect(transitions, emissions)
+    return agt.tensor(ag.subtract(ag.forward_score(everything), ag.forward_score(allowed)))
+
+
+# Values and gradients
+
+
+def test_a_score_equals_logsumexp():
+    x = random(3, 5, 4)
+    assert torch.allclose(total(x), x.logsumexp(-1).sum(-1))
+    assert torch.allclose(total(x[0]), x[0].logsumexp(-1).sum())
+    assert total(x[0]).shape == ()
+
+
+@pytest.mark.parametrize("lengths", [None, [5, 3, 0], torch.tensor([5, 3, 0]), np.array([5, 3, 0])])
+def test_derivatives_of_emissions(lengths):
+    x = random(3, 5, 4)
+    assert gradcheck(total, (x, lengths))
+    assert gradgradcheck(total, (x, lengths))
+
+
+def test_derivatives_of_a_program_with_weights():
+    x, weights = random(2, 4, 2), random(6)
+    assert gradcheck(normalized, (x, weights))
+    assert gradgradcheck(normalized, (x, weights))
+
+
+def test_derivatives_of_time_major_and_strided_tensors():
+    x = random(5, 3, 4)
+    assert gradcheck(lambda x: total(x, [5, 2, 4], batch_first=False), x)
+    assert gradgradcheck(lambda x: total(x, [5, 2, 4], batch_first=False), x)
+    wide = random(3, 4, 10)
+    assert gradcheck(lambda x: total(x.transpose(1, 2)[:, ::2, 1:3]), wide)
+    assert gradcheck(lambda x: total(x.expand(3, 5, 4)), random(1, 5, 1))
+
+
+def test_a_graph_of_many_arcs_is_a_tensor():
+    weights = random(6)
+    assert agt.tensor(ag.negate(agt.graph(bigram(), weights))).tolist() == (-weights).tolist()
+    assert gradcheck(lambda w: agt.tensor(ag.scale(agt.graph(bigram(), w), 3.0)), weights)
+    several = agt.graph(bigram(), random(4, 6), batch=True)
+    assert agt.tensor(several).shape == (4, 6)
+
+
+def test_weights_may_have_any_shape_and_strides():
+    matrix = random(3, 2)
+
+    def score(w):
+        return agt.tensor(ag.forward_score(ag.intersect(agt.graph(bigram(), w), constant)))
+
+    constant = ag.linear_graph(3, 2, np.ones((3, 2)), calc_grad=False)
+    assert torch.equal(score(matrix), score(matrix.reshape(-1)))
+    assert gradcheck(score, matrix)
+    assert gradcheck(lambda w: score(w.T), random(2, 3))
+    assert gradgradcheck(lambda w: score(w.T), random(2, 3))
+
+
+def test_linear_graphs_of_a_list_are_padded():
+    x = random(2, 4, 3)
+
+    def posteriors(x):
+        graphs = agt.emissions(x, [4, 2])
+        return agt.tensor(ag.scale(graphs, 2.0))
+
+    out = posteriors(x)
+    assert out.shape == (2, 4, 3)
+    assert out[1, 2:].tolist() == [[0.0] * 3] * 2
+    assert gradcheck(posteriors, x)
+
+
+def test_the_same_tensor_may_be_used_twice():
+    x = random(2, 3, 4)
+
+    def twice(x):
+        return total(x) * agt.tensor(ag.viterbi_score(agt.emissions(x)))
+
+    assert gradcheck(twice, x)
+
+
+def test_best_paths_are_differentiable():
+    x = random(2, 4, 2)
+    assert gradcheck(
+        lambda x: agt.tensor(ag.viterbi_score(ag.intersect(bigram(), agt.emissions(x)))), x
+    )
+
+
+def test_a_third_derivative_is_refused():
+    x = random(3, 2)
+    first = torch.autograd.grad(total(x), x, create_graph=True)[0]
+    with pytest.raises(RuntimeError, match="beyond the second order"):
+        torch.autograd.grad(first.pow(2).sum(), x, create_graph=True)
+
+
+def test_gradients_are_those_of_both_tapes():
+    x = random(2, 3, 4, dtype=torch.float32)
+    total(x).sum().backward()
+    graph = ag.linear_graph(3, 4, x[1].detach().numpy())
+    ag.backward(ag.forward_score(graph))
+    np.testing.assert_array_equal(x.grad[1], graph.grad().weights_view())
+
+
+def test_backward_on_graphs_alone_leaves_the_tensor_alone():
+    x = random(2, 3, 4)
+    graphs = agt.emissions(x)
+    ag.backward(ag.forward_score(graphs))
+    assert graphs[1].grad().num_arcs() == 12
+    assert x.grad is None
+
+
+# What is computed, and where
+
+
+def test_padding_is_never_looked_at():
+    clean, dirty = random(2, 5, 3), random(2, 5, 3).detach()
+    dirty[1, 2:] = torch.nan
+    dirty.requires_grad_()
+    for x in (clean, dirty):
+        total(x, [5, 2]).sum().backward()
+    assert torch.equal(clean.grad, dirty.grad)
+    assert clean.grad[1, 2:].abs().max() == 0
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_gradients_have_the_layout_of_the_tensor(batch_first):
+    x = random(4, 3, 5, dtype=torch.float32)
+    (grad,) = torch.autograd.grad(total(x, batch_first=batch_first).sum(), x)
+    assert grad.stride() == x.stride()
+    assert torch.allclose(grad, x.softmax(-1), atol=1e-6)
+
+
+def test_tensors_are_not_copied():
+    x = torch.zeros(2, 3, 4)
+    graphs = agt.emissions(x)
+    x[1, 2, 3] = 5.0
+    assert graphs[1].weights_view()[2, 3] == 5.0
+
+
+def test_what_needs_no_gradient_gets_none():
+    x, weights = random(1, 3, 2), random(6)
+    assert not agt.emissions(x.detach())[0].calc_grad
+    assert not agt.graph(bigram(), weights.detach()).calc_grad
+    with torch.no_grad():
+        assert not agt.emissions(x)[0].calc_grad
+        assert not total(x).requires_grad
+    with torch.inference_mode():
+        assert total(random(2, 3, 4).detach() + 1).shape == (2,)
+    score = agt.tensor(
+        ag.forward_score(ag.intersect(agt.graph(bigram(), weights), agt.emissions(x.detach())))
+    )
+    score.sum().backward()
+    assert x.grad is None
+    assert weights.grad is not None
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_computed_in_float32(dtype):
+    x = random(2, 3, 4, dtype=torch.float32).detach().to(dtype).requires_grad_()
+    out = total(x)
+    assert out.dtype is torch.float32
+    out.sum().backward()
+    assert x.grad.dtype is dtype
+    assert torch.allclose(x.grad.float(), x.float().softmax(-1), atol=1e-2)
+
+
+def test_under_autocast():
+    layer = torch.nn.Linear(4, 3)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        hidden = layer(torch.ones(2, 5, 4))
+        assert hidden.dtype is torch.bfloat16
+        out = total(hidden)
+    assert out.dtype is torch.float32
+    out.sum().backward()
+    assert layer.weight.grad.isfinite().all()
+
+
+def test_types_of_results():
+    x32, x64 = random(2, 3, 2, dtype=torch.float32), random(2, 3, 2)
+    assert total(x32).dtype is torch.float32
+    assert total(x64).dtype is F64
+    assert total(x32.detach()).dtype is F64  # scores are float64, and there is no tensor to follow
+    assert agt.tensor(ag.forward_score(agt.emissions(x32)), dtype=F64).dtype is F64
+    mixed = ag.intersect(agt.graph(bigram(), random(6)), agt.emissions(x32))
+    assert agt.tensor(ag.forward_score(mixed)).dtype is F64
+
+
+def test_data_leaves_a_device_in_one_place_and_results_return(monkeypatch):
+    """A device of which only `to_host` knows how to read."""
+    moved = []
+
+    def to_host(x):
+        moved.append(tuple(x.shape))
+        return x * 1.0  # a copy, on the tape
+
+    monkeypatch.setattr(_bridge, "to_host", to_host)
+    x, weights = random(2, 4, 2), random(6)
+    out = normalized(x, weights)
+    assert moved == [(2, 4, 2), (6,)]
+    out.sum().backward()
+    monkeypatch.undo()
+    expected = torch.autograd.grad(normalized(x, weights).sum(), (x, weights))
+    assert torch.allclose(x.grad, expected[0])
+    assert torch.allclose(weights.grad, expected[1])
+
+
+def test_results_go_where_they_are_wanted():
+    score = ag.forward_score(agt.emissions(random(2, 3, 4)))
+    assert agt.tensor(score, device="meta").device.type == "meta"
+
+
+def test_hooks_see_gradients():
+    x = random(2, 3, 4)
+    seen = []
+    out = total(x)
+    out.register_hook(lambda grad: seen.append(grad.shape))
+    x.register_hook(lambda grad: grad * 0)
+    out.sum().backward()
+    assert seen == [(2,)]
+    assert x.grad.abs().max() == 0
+
+
+def test_an_infinite_score_passes_no_gradient():
+    x = random(2, 2, 3)
+    graphs = agt.emissions(x)
+    impossible = ag.intersect(ag.tokens.ctc_graph([1, 1, 1, 1]), graphs)
+    loss = agt.tensor(ag.subtract(ag.forward_score(graphs), ag.forward_score(impossible)))
+    assert loss.tolist() == [np.inf, np.inf]
+    loss.sum().backward()
+    assert x.grad.abs().max() == 0
+
+
+# Life of the tape
+
+
+def test_retained_graphs_are_differentiated_again():
+    x = random(2, 3, 4)
+    out = total(x).sum()
+    out.backward(retain_graph=True)
+    first = x.grad.clone()
+    out.backward()
+    assert torch.equal(x.grad, 2 * first)
+    with pytest.raises(RuntimeError, match="second time"):
+        out.backward()
+
+
+def test_a_tensor_changed_before_the_result_is_refused():
+    x = random(2, 3, 4) * 1.0
+    graphs = agt.emissions(x)
+    x.add_(1.0)
+    with pytest.raises(RuntimeError, match="emissions: the tensor must not be changed in place"):
+        agt.tensor(ag.forward_score(graphs))
+
+
+def test_a_tensor_changed_before_backward_is_refused():
+    x = random(2, 3, 4) * 1.0
+    out = total(x)
+    x.add_(1.0)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()
+
+
+def test_a_leaf_with_other_weights_or_arcs_leaves_its_tensor():
+    x = random(2, 3, 4)
+    one, two = agt.emissions(x)
+    one.set_weights(np.zeros(12))
+    two.add_node()
+    assert not agt.tensor(ag.forward_score([one, two])).requires_grad
+
+
+def test_memory_is_freed_after_backward():
+    class Tracked(torch.Tensor):
+        pass
+
+    x = random(2, 3, 4).detach().as_subclass(Tracked).requires_grad_()
+    alive = weakref.ref(x)
+    total(x).sum().backward()
+    del x
+    gc.collect()
+    assert alive() is None
+
+
+def test_memory_stays_flat_over_many_steps():
+    process = psutil.Process(os.getpid())
+    x = random(4, 50, 30)
+
+    def step():
+        out = total(x)
+        grad = torch.autograd.grad(out.sum(), x, create_graph=True)[0]
+        grad.pow(2).sum().backward()
+        x.grad = None
+
+    for _ in range(200):
+        step()
+    before = process.memory_info().rss
+    for _ in range(1000):
+        step()
+    assert process.memory_info().rss - before < 16 << 20
+
+
+def test_results_are_freed_although_a_loss_is_kept():
+    """The tape of graphs goes with backward, as torch's own does."""
+    x = random(1, 3, 4)
+    out = total(x)
+    out.sum().backward()
+    assert out.grad_fn.program is None
+
+
+# Errors
+
+
+def test_shapes_are_checked():
+    with pytest.raises(ValueError, match=r"emissions: the tensor must have the shape \[T, C\] or"):
+        agt.emissions(torch.zeros(3))
+    with pytest.raises(ValueError, match=r"\[T, B, C\], but its shape is \[1, 2, 3, 4\]"):
+        agt.emissions(torch.zeros(1, 2, 3, 4), batch_first=False)
+    with pytest.raises(ValueError, match="emissions: there must be one length per example, 2 in"):
+        agt.emissions(torch.zeros(2, 3, 4), [1])
+    with pytest.raises(ValueError, match="between 0 and 3, the number of frames, but that of exam"):
+        agt.emissions(torch.zeros(2, 3, 4), [1, 4])
+    with pytest.raises(
+        ValueError, match=r"graph: there must be one weight per arc, 6, but the ten"
+    ):
+        agt.graph(bigram(), torch.zeros(5))
+    with pytest.raises(ValueError, match="graph: a batch of weights needs a dimension"):
+        agt.graph(bigram(), torch.tensor(0.0), batch=True)
+    with pytest.raises(ValueError, match=r"as many arcs each .*, but they have \[1, 6\]"):
+        agt.tensor([bigram(), ag.linear_graph(1, 1), ag.scalar_graph(1.0)])
+
+
+def test_types_are_checked():
+    with pytest.raises(TypeError, match="emissions: expected a tensor, but got ndarray"):
+        agt.emissions(np.zeros((2, 3)))
+    with pytest.raises(TypeError, match=r"must hold real numbers, but its dtype is torch.int64"):
+        agt.emissions(torch.zeros(2, 3, dtype=torch.int64))
+    with pytest.raises(
+        TypeError, match=r"must hold real numbers, but its dtype is torch.complex64"
+    ):
+        agt.emissions(torch.zeros(2, 3, dtype=torch.complex64))
+    with pytest.raises(TypeError, match=r"must be dense, but its layout is torch.sparse_coo"):
+        agt.emissions(torch.zeros(2, 3).to_sparse())
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_transforms_and_forward_mode_are_refused():
+    x = random(3, 4)
+    for transform in (torch.func.grad, torch.func.jacrev, torch.func.vmap):
+        with pytest.raises(RuntimeError, match="emissions: graphs cannot be used under transforms"):
+            transform(total)(x if transform is not torch.func.vmap else x[None])
+    for needs_grad in (True, False):
+        with forward_ad.dual_level():
+            dual = forward_ad.make_dual(x.detach().requires_grad_(needs_grad), torch.ones(3, 4))
+            with pytest.raises(RuntimeError, match="forward-mode differentiation of graphs does"):
+                total(dual)
+
+
+def test_a_graph_over_a_tensor_can_be_copied():
+    graph = agt.emissions(random(1, 3, 4))[0]
+    other = copy.deepcopy(graph)
+    assert ag.equal(graph, other)
+    assert not agt.tensor(ag.forward_score(other)).requires_grad
+
+
+# Programs that torch compiles
+
+
+@pytest.mark.filterwarnings("ignore")  # of the compiler itself
+def test_a_compiled_program_has_one_break():
+    @torch.compiler.disable
+    def loss(x):
+        return total(x)
+
+    def step(x):
+        return loss(torch.sin(x)).sum() * 2
+
+    x = random(2, 3, 4)
+    explained = torch._dynamo.explain(step)(x)
+    assert explained.graph_break_count == 1
+    torch._dynamo.reset()
+    compiled = torch.compile(step, backend="aot_eager")
+    assert torch.allclose(compiled(x), step(x))
+    (grad,) = torch.autograd.grad(compiled(x), x)
+    assert torch.allclose(grad, torch.autograd.grad(step(x), x)[0])

@@ -1,0 +1,186 @@
+"""Best labels and alignments of emissions."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import arcgrad as ag
+import arcgrad.torch as agt
+from arcgrad.tokens import Tokens
+
+
+def random(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+KINDS = [
+    Tokens.asg(3),
+    Tokens.ctc(3),
+    Tokens.ctc(3, blank_label=1),
+    Tokens.spike(3),
+    Tokens.limited(3, 2),
+    Tokens.spaced(3, 1, 2),
+    Tokens(3, blank="forced"),
+    Tokens(3, blank="optional", overrides={1: (2, 2)}),
+]
+every_kind = pytest.mark.parametrize("tokens", KINDS, ids=str)
+
+
+def bigram(seed=0):
+    arcs = [(i, j + 1, j) for i in range(4) for j in range(3)]
+    src, dst, label = zip(*arcs, strict=True)
+    weight = np.random.default_rng(seed).normal(size=len(arcs))
+    return ag.Graph.from_arrays(
+        src, dst, label, weight=weight, start=[0], accept=range(4), calc_grad=False
+    )
+
+
+def transition_score(graph, path):
+    weights = graph.weights_view().reshape(4, 3)
+    return sum(weights[a, b] for a, b in zip([0, *(c + 1 for c in path)], path, strict=False))
+
+
+def best_by_enumeration(x, tokens, transitions=None):
+    """The tokens of the best frames among those that spell something."""
+    best, found = -np.inf, []
+    for path in itertools.product(range(3), repeat=len(x)):
+        try:
+            spelled = tokens.collapse(list(path))
+        except ValueError:
+            continue
+        score = sum(x[t, c].item() for t, c in enumerate(path))
+        if transitions is not None:
+            score += transition_score(transitions, path)
+        if score > best:
+            best, found = score, spelled
+    return found
+
+
+@every_kind
+@pytest.mark.parametrize("with_transitions", [False, True])
+def test_the_best_labels_are_those_of_the_best_frames(tokens, with_transitions):
+    x = random(5, 4, 3)
+    transitions = bigram() if with_transitions else None
+    expected = [best_by_enumeration(e, tokens, transitions) for e in x]
+    assert agt.viterbi(x, tokens=tokens, transitions=transitions) == expected
+    assert agt.viterbi(x[0], tokens=tokens, transitions=transitions) == expected[:1]
+    loss = agt.TransducerLoss(tokens, transitions=transitions)
+    assert loss.viterbi(x) == expected
+
+
+@given(st.lists(st.integers(0, 3), max_size=12))
+def test_greedy_ctc(frames):
+    x = torch.nn.functional.one_hot(torch.tensor(frames, dtype=torch.long), 4).float()
+    expected = [c for i, c in enumerate(frames) if c and (i == 0 or frames[i - 1] != c)]
+    assert agt.viterbi(x) == [expected]
+
+
+def test_lengths_end_the_search():
+    x = torch.eye(3)[torch.tensor([[1, 2, 2], [1, 0, 2]])]
+    assert agt.viterbi(x, [1, 2]) == [[1], [1]]
+    assert agt.viterbi(x, torch.tensor([3, 0])) == [[1, 2], []]
+    assert agt.viterbi(x, [2, 2], transitions=bigram()) == agt.viterbi(
+        x[:, :2], transitions=bigram()
+    )
+
+
+def test_equal_scores_give_the_smallest_labels():
+    assert agt.viterbi(torch.zeros(1, 3, 4), tokens=Tokens.asg(4)) == [[0]]
+    assert agt.viterbi(
+        torch.zeros(1, 3, 3), tokens=Tokens.asg(3), transitions=bigram_of_zeros()
+    ) == [[0]]
+
+
+def bigram_of_zeros():
+    graph = bigram()
+    graph.set_weights(np.zeros(12))
+    return graph
+
+
+def test_no_path_gives_no_labels():
+    assert agt.viterbi(torch.zeros(1, 1, 3), tokens=Tokens(3, blank="forced", min_blanks=2)) == [[]]
+    assert agt.viterbi(torch.zeros(2, 0, 3)) == [[], []]
+    assert agt.viterbi(torch.zeros(0, 5, 3)) == []
+
+
+def test_bad_emissions():
+    with pytest.raises(
+        ValueError, match="viterbi: emissions must have 4 labels, as many as the to"
+    ):
+        agt.viterbi(torch.zeros(1, 2, 3), tokens=Tokens.ctc(4))
+    with pytest.raises(ValueError, match=r"viterbi: emissions must have the shape \[T, C\] or"):
+        agt.viterbi(torch.zeros(3))
+    with pytest.raises(
+        ValueError, match="a length between 0 and 2 for each of 1 examples, but the"
+    ):
+        agt.viterbi(torch.zeros(1, 2, 3), [3])
+
+
+# Alignments
+
+
+def alignment_by_enumeration(x, target, tokens, transitions=None):
+    """The frames of the best alignment, with the position in the target at each first frame."""
+    chain = ag.chain_graph(target, range(len(target)))
+    graph = ag.compose(tokens.graph(), chain)
+    if transitions is not None:
+        graph = ag.compose(transitions, graph)
+    path = ag.viterbi_path(ag.compose(ag.linear_graph(*x.shape, x.numpy()), graph))
+    return path.ilabels().tolist(), path.weights_view().sum()
+
+
+@every_kind
+@pytest.mark.parametrize("with_transitions", [False, True])
+def test_alignments_are_the_best_ones(tokens, with_transitions):
+    x = random(3, 7, 3, seed=1)
+    label = [c for c in range(3) if c != tokens.blank_label]
+    targets = [[label[0], label[1]], [label[1]], [label[1], label[1]]]
+    transitions = bigram() if with_transitions else None
+    spans = agt.forced_align(x, targets, tokens=tokens, transitions=transitions)
+    for example, target, found in zip(x, targets, spans, strict=True):
+        assert [span.token for span in found] == target
+        frames = np.full(7, tokens.blank_label if tokens.blank_label is not None else -1)
+        last = 0
+        for span in found:
+            assert last <= span.start < span.end
+            last = span.end
+            frames[span.start : span.end] = span.token
+            expected = example[span.start : span.end, span.token].mean().item()
+            assert span.score == pytest.approx(expected, rel=1e-5)
+        assert tokens.collapse(frames.tolist()) is not None
+        score = sum(example[t, c].item() for t, c in enumerate(frames))
+        if transitions is not None:
+            score += transition_score(transitions, frames)
+        _, best = alignment_by_enumeration(example, target, tokens, transitions)
+        assert score == pytest.approx(best, rel=1e-5)
+
+
+def test_alignments_of_positions_that_look_like_labels():
+    """Labels 0, 1, 2 at positions 0, 1, 2."""
+    x = torch.eye(4)[torch.tensor([3, 0, 0, 1, 3, 2])].mul(9)
+    spans = agt.forced_align(x, [0, 1, 2], blank=3)[0]
+    assert [(s.token, s.start, s.end) for s in spans] == [(0, 1, 3), (1, 3, 4), (2, 5, 6)]
+
+
+def test_alignments_of_padded_batches():
+    x = random(2, 6, 4)
+    padded, sizes = torch.tensor([[1, 2, 3], [2, 9, 9]]), torch.tensor([3, 1])
+    spans = agt.forced_align(x, padded, [6, 4], sizes)
+    assert spans[0] == agt.forced_align(x[0], [1, 2, 3])[0]
+    assert spans[1] == agt.forced_align(x[1, :4], [2])[0]
+    joined = agt.forced_align(x, torch.tensor([1, 2, 3, 2]), [6, 4], sizes)
+    assert joined == spans
+
+
+def test_what_does_not_fit_has_no_alignment():
+    assert agt.forced_align(torch.zeros(2, 4), [1, 1]) == [[]]
+    assert agt.forced_align(torch.zeros(3, 4), np.zeros(0, int)) == [[]]
+    with pytest.raises(ValueError, match="a label of the target must be"):
+        agt.forced_align(torch.zeros(2, 4), [4])
+    loss = agt.TransducerLoss(Tokens.ctc(4))
+    x = random(1, 5, 4)
+    assert loss.forced_align(x, [[1, 2]]) == agt.forced_align(x, [[1, 2]])
