@@ -172,7 +172,7 @@ class TokenTransducer {
     };
     for (int32_t v = 2; v < 2 * num_tokens; ++v) {
       const int32_t from = v < num_tokens ? up[v] : end_[v - num_tokens];
-      go_down(from, v ^ 1);
+      go_down(from, v % 2 == 0 ? v + 1 : v - 1);
       if (v / 2 > 1) builder_.epsilon(from, up[v / 2]);
       if (v < num_tokens) {
         go_down(down[v], 2 * v);
