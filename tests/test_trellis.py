@@ -237,7 +237,7 @@ def wrong_peaks(rng, length, num_labels):
 
 def dead_frames(rng, length, num_labels):
     array = rng.normal(size=(length, num_labels))
-    array[length // 2] = -math.inf
+    array[length // 2 : length // 2 + 1] = -math.inf
     return array
 
 
@@ -853,6 +853,53 @@ def test_best_paths_of_long_random_emissions():
         assert [path.labels_to_list() for path in ag.viterbi_path(products)] == expected
         scores = [s.item() for s in ag.viterbi_score(built)]
         assert [s.item() for s in ag.viterbi_score(products)] == pytest.approx(scores, rel=1e-12)
+
+
+NEARLY_TIED = {
+    "few values": lambda rng, t, c: rng.integers(0, 2, (t, c)).astype(float),
+    "1e-7 apart": lambda rng, t, c: 1.0 + 1e-7 * rng.integers(0, 3, (t, c)),
+    "one label forbidden": lambda rng, t, c: rng.normal(size=(t, c)) - 1e9 * (np.arange(c) == 1),
+    "1e30": lambda rng, t, c: rng.choice([-1e30, 0.0, 1e30], (t, c)),
+}
+
+
+@pytest.mark.parametrize("graph", ["bigram", "bigram with ends", "back-off", "rivals"])
+@pytest.mark.parametrize("emissions", [*HARD, *NEARLY_TIED])
+@every_dtype
+def test_best_paths_of_hard_batches_are_those_of_the_products_built_out(graph, emissions, dtype):
+    rng = generator(1)
+    made, num_labels, length = GRAPHS[graph](rng)
+    make = (HARD | NEARLY_TIED)[emissions]
+    arrays = [make(rng, t, num_labels) for t in (0, 1, length, 5, length + 3, length)]
+    if emissions in NEARLY_TIED:
+        made = with_weights(made, np.round(weights(made)))
+    case = Case("acceptor", made, arrays)
+    built = [explicit_path(case, array, dtype) for array in arrays]
+    expected = [snapshot(path) for path in ag.viterbi_path(built)]
+    for baseline in (False, True):
+        with forced(baseline=baseline):
+            products = case.products(dtype)
+            assert [snapshot(path) for path in ag.viterbi_path(products)] == expected
+            assert [snapshot(ag.viterbi_path(product)) for product in products] == expected
+
+
+@pytest.mark.parametrize(("kernel", "length"), [("dense", 13_000), ("lanes", 110_000)])
+def test_best_paths_of_batches_too_long_to_keep_all_scores(kernel, length):
+    graph, rng = sample_case(kernel).graph, generator(3)
+    num_labels = int(graph.ilabels().max()) + 1
+    count = 16 if kernel == "dense" else 8
+    emissions = [dense(rng.normal(size=(length - i, num_labels))) for i in range(count)]
+    products = ag.intersect(graph, emissions)
+    together = ag.viterbi_path(products)
+    for i in (0, count - 1):
+        alone = ag.viterbi_path(products[i])
+        assert same_bits_of_paths(alone, together[i])
+
+
+def same_bits_of_paths(first, second):
+    return np.array_equal(first.ilabels(), second.ilabels()) and np.array_equal(
+        weights(first), weights(second)
+    )
 
 
 # Posteriors

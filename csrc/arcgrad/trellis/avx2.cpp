@@ -4,3 +4,4 @@
 #include "arcgrad/trellis/diagonal_steps.h"
 #include "arcgrad/trellis/frames_steps.h"
 #include "arcgrad/trellis/lanes_steps.h"
+#include "arcgrad/trellis/screen_steps.h"

@@ -1,21 +1,17 @@
 #include "arcgrad/trellis/best.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
-#include <memory>
-#include <numeric>
 #include <type_traits>
 
 #include "arcgrad/error.h"
-#include "arcgrad/parallel.h"
+#include "arcgrad/trellis/best_path.h"
 #include "arcgrad/trellis/best_steps.h"
+#include "arcgrad/trellis/screen.h"
 
 namespace arcgrad::trellis {
 namespace {
 
-/// Frames between looks at whether the user interrupted.
-constexpr int32_t kPollEvery = 64;
 /// Where scores need not be kept, they go round in about so many bytes.
 constexpr int64_t kRoundBytes = 1 << 17;
 
@@ -26,24 +22,6 @@ const BestSteps<T>& best_steps() {
   else
     return ARCGRAD_STEPS(best_double);
 }
-
-/// Numbers that start at a cache line, not set to anything.
-template <class T>
-class Buffer {
- public:
-  Buffer() = default;
-  explicit Buffer(int64_t size)
-      : memory_(std::make_unique_for_overwrite<T[]>(static_cast<size_t>(size) + kLine)) {
-    const auto address = reinterpret_cast<uintptr_t>(memory_.get());
-    data_ = memory_.get() + (kLine - address / sizeof(T) % kLine) % kLine;
-  }
-  T* data() const { return data_; }
-
- private:
-  static constexpr size_t kLine = 64 / sizeof(T);
-  std::unique_ptr<T[]> memory_;
-  T* data_ = nullptr;
-};
 
 /// How the scores of a row are made from those of the row before.
 enum class Kind : uint8_t { diagonals, matrix, terms };
@@ -219,8 +197,8 @@ class Recursion {
     num_emissions_ = is_by_place ? before_ + tables.padded + tables.reach_after
                                  : static_cast<int64_t>(form.labels.size()) * lanes;
     // What is never written stays: the filling beyond places, and labels that there are none of.
-    emissions_ = Buffer<T>(num_emissions_);
-    std::fill_n(emissions_.data(), num_emissions_,
+    emissions_ = Block<T>(num_emissions_);
+    std::fill_n(emissions_.get(), num_emissions_,
                 is_by_place ? T{0} : -std::numeric_limits<T>::infinity());
     if (is_by_place) {
       // Where in a frame each place finds its emission. Others read one that is there anyway.
@@ -236,18 +214,18 @@ class Recursion {
       }
     }
     if (tables.kind == Kind::diagonals) {
-      scratch_ = Buffer<double>(num_emissions_);
-      std::fill_n(scratch_.data(), num_emissions_, kNegInf);
+      scratch_ = Block<double>(num_emissions_);
+      std::fill_n(scratch_.get(), num_emissions_, kNegInf);
       diagonals_ = tables.diagonals;
-      diagonals_.scratch = scratch_.data() + before_;
+      diagonals_.scratch = scratch_.get() + before_;
       step_diagonals_ =
           tables.is_plain
               ? steps_.plain_diagonals[diagonals_.num_full][diagonals_.count - diagonals_.num_full]
               : steps_.diagonals[diagonals_.count];
     } else if (tables.kind == Kind::terms) {
-      if (tables.is_plain) scratch_ = Buffer<double>(static_cast<int64_t>(form.num_places) * lanes);
+      if (tables.is_plain) scratch_ = Block<double>(static_cast<int64_t>(form.num_places) * lanes);
       terms_ = tables.terms;
-      terms_.scratch = scratch_.data();
+      terms_.scratch = scratch_.get();
       const bool is_one = lanes == 1, is_four = lanes == 4;
       step_terms_ = tables.is_plain ? (is_one    ? steps_.plain_terms1
                                        : is_four ? steps_.plain_terms4
@@ -287,7 +265,7 @@ class Recursion {
     } else {
       read_places(left);
     }
-    const T* emissions = emissions_.data() + before_;
+    const T* emissions = emissions_.get() + before_;
     if (tables_.kind == Kind::terms) {
       has_bad_ |= step_terms_(terms_, before, emissions, row);
       return;
@@ -306,7 +284,7 @@ class Recursion {
       std::fill(row + tables_.padded, row + tables_.row_size, kNegInf);
       return;
     }
-    const T* emissions = emissions_.data() + before_;
+    const T* emissions = emissions_.get() + before_;
     for (int32_t v = form.num_values; v-- > form.num_places;) {
       double best = kNegInf;
       for (int32_t k = form.out.offset[v]; k < form.out.offset[v + 1]; ++k) {
@@ -322,7 +300,7 @@ class Recursion {
 
   void read_places(int32_t left) {
     const Emissions& example = *examples_[0];
-    T* to = emissions_.data() + before_;
+    T* to = emissions_.get() + before_;
     if (missing_.size() < static_cast<size_t>(tables_.form.num_places)) {
       const int64_t at = (example.frames - left) * example.row_stride;
       if (example.dtype == DType::float32)
@@ -339,7 +317,7 @@ class Recursion {
     const Emissions& example = *examples_[lane];
     if (left > example.frames + 1) return;
     const std::vector<int32_t>& labels = tables_.form.labels;
-    T* to = emissions_.data() + lane;
+    T* to = emissions_.get() + lane;
     if (left == example.frames + 1) {
       for (size_t k = 0; k < labels.size(); ++k, to += lanes_)
         *to = -std::numeric_limits<T>::infinity();
@@ -359,8 +337,8 @@ class Recursion {
   const int32_t lanes_;
   int32_t before_ = 0;  // entries before those of the first place
   int64_t num_emissions_ = 0;
-  Buffer<T> emissions_;
-  Buffer<double> scratch_;
+  Block<T> emissions_;
+  Block<double> scratch_;
   std::vector<int64_t> from_;
   std::vector<int32_t> missing_;
   bool has_bad_ = false;
@@ -376,31 +354,21 @@ class Solver {
  public:
   Solver(const Tables<T>& tables, std::span<const Emissions* const> examples,
          std::span<BestAlignment* const> out, int32_t lanes, bool with_paths, int64_t max_bytes)
-      : tables_(tables), examples_(examples), out_(out), recursion_(tables, examples, lanes) {
-    for (const Emissions* example : examples) frames_ = std::max(frames_, example->frames);
-    const int64_t row_bytes = std::max<int64_t>(8 * recursion_.row_size(), 8);
-    // Rows are made in segments. Those of the last segment are kept, and the first row of each.
-    stride_ = std::max(frames_, 1);
-    if (!with_paths)
-      stride_ = static_cast<int32_t>(std::clamp<int64_t>(kRoundBytes / row_bytes, 1, stride_));
-    else if ((frames_ + int64_t{1}) * row_bytes > max_bytes)
-      stride_ = static_cast<int32_t>(std::ceil(std::sqrt(frames_)));
-    segment_ = Buffer<double>((stride_ + int64_t{1}) * recursion_.row_size());
-    if (with_paths && stride_ < frames_)
-      firsts_ = Buffer<double>((frames_ / stride_ + int64_t{1}) * recursion_.row_size());
-  }
+      : tables_(tables),
+        examples_(examples),
+        out_(out),
+        recursion_(tables, examples, lanes),
+        rows_(make_rows(with_paths, max_bytes)) {}
 
   /// Finds the scores and starts; false if an emission was NaN or +inf.
   bool find_scores() {
-    recursion_.begin(row(0));
-    begin_ = 0;
-    find_starts(0);
-    while (true) {
-      fill_segment(true);
-      if (begin_ + stride_ >= frames_) break;
-      std::copy_n(row(begin_ + stride_), recursion_.row_size(), segment_.data());
-      begin_ += stride_;
-    }
+    recursion_.begin(rows_.row(0));
+    find_starts(0, rows_.row(0));
+    rows_.make([&](int32_t left, const double* before, double* row) {
+      recursion_.advance(left, before, row);
+      find_starts(left, row);
+      return true;
+    });
     return !recursion_.has_bad();
   }
 
@@ -412,13 +380,12 @@ class Solver {
       out_[i]->steps.reserve(static_cast<size_t>(examples_[i]->frames));
       cursors.push_back({i, start_[i], examples_[i]->frames});
     }
-    while (true) {
+    do {
       for (Cursor& cursor : cursors) walk(cursor);
-      if (begin_ == 0) break;
-      begin_ -= stride_;
-      std::copy_n(first(begin_), recursion_.row_size(), segment_.data());
-      fill_segment(false);
-    }
+    } while (rows_.go_back([&](int32_t left, const double* before, double* row) {
+      recursion_.advance(left, before, row);
+      return true;
+    }));
   }
 
  private:
@@ -428,41 +395,27 @@ class Solver {
     int32_t value, left;
   };
 
-  double* row(int32_t left) const {
-    return segment_.data() + (left - begin_) * recursion_.row_size();
-  }
-  double* first(int32_t left) const {
-    return firsts_.data() + left / stride_ * recursion_.row_size();
-  }
-
-  void fill_segment(bool is_new) {
-    if (is_new && firsts_.data())
-      std::copy_n(segment_.data(), recursion_.row_size(), first(begin_));
-    const int32_t end = std::min(begin_ + stride_, frames_);
-    for (int32_t left = begin_ + 1; left <= end; ++left) {
-      if (left % kPollEvery == 0) poll_interrupt();
-      recursion_.advance(left, row(left - 1), row(left));
-      if (is_new) find_starts(left);
-    }
+  Segments<double> make_rows(bool with_paths, int64_t max_bytes) const {
+    int32_t frames = 0;
+    for (const Emissions* example : examples_) frames = std::max(frames, example->frames);
+    const int64_t row_bytes = std::max<int64_t>(8 * recursion_.row_size(), 8);
+    const auto round =
+        static_cast<int32_t>(std::clamp<int64_t>(kRoundBytes / row_bytes, 1, std::max(frames, 1)));
+    const int32_t stride = with_paths ? segment_stride(frames, row_bytes, max_bytes) : round;
+    return {frames, recursion_.row_size(), stride, with_paths};
   }
 
-  /// The starts of the examples that have `left` frames. Of equally good ones the first counts, but
-  /// before all a start where the path ends at once.
-  void find_starts(int32_t left) {
-    const Form& form = tables_.form;
+  /// The starts of the examples that have `left` frames.
+  void find_starts(int32_t left, const double* row) {
     for (size_t i = 0; i < examples_.size(); ++i) {
       if (examples_[i]->frames != left) continue;
-      BestAlignment& out = *out_[i];
-      for (int32_t v : form.start) {
-        const double score = recursion_.score(row(left), v, i);
-        const bool is_better =
-            score > out.score || (score == out.score && score == 0.0 && left == 0 &&
-                                  tables_.is_accept[v] && !tables_.is_accept[start_[i]]);
-        if (!is_better) continue;
-        out.score = score;
-        out.start = form.node[v];
-        start_[i] = v;
-      }
+      BestStart best;
+      for (int32_t v : tables_.form.start)
+        best.offer(recursion_.score(row, v, i), v, left == 0 && tables_.is_accept[v]);
+      out_[i]->score = best.score();
+      if (best.value() < 0) continue;
+      out_[i]->start = tables_.form.node[best.value()];
+      start_[i] = best.value();
     }
   }
 
@@ -479,36 +432,31 @@ class Solver {
     const Form& form = tables_.form;
     const Rows& out = form.out;
     std::vector<BestStep>& steps = out_[cursor.lane]->steps;
-    while (cursor.left > begin_ || begin_ == 0) {
+    while (cursor.left > rows_.begin() || rows_.begin() == 0) {
       const int32_t v = cursor.value, left = cursor.left, frame = example.frames - left;
-      const double* now = row(left);
+      const double* now = rows_.row(left);
       const double score = recursion_.score(now, v, cursor.lane);
       if (left == 0 && tables_.is_accept[v] && score == 0.0) return;
-      const double* next = left > 0 ? row(left - 1) : nullptr;
+      const double* next = left > 0 ? rows_.row(left - 1) : nullptr;
       const E* from = left > 0 ? emissions + frame * example.row_stride : nullptr;
-      // Of the arcs on a best path, the one that comes first in the product: epsilon arcs, then by
-      // label, then by arc.
-      int32_t best = -1, best_slot = std::numeric_limits<int32_t>::max();
+      FirstArc first;
       for (int32_t k = out.offset[v]; k < out.offset[v + 1]; ++k) {
         const int32_t to = out.index[k], arc = out.arc[k];
         const bool is_place = to < form.num_places;
-        const int32_t slot = is_place ? form.slot[to] : -1;
         T weight = tables_.weight(arc);
         if (is_place) {
-          const int32_t label = form.labels[slot];
+          const int32_t label = form.labels[form.slot[to]];
           if (left == 0 || label >= example.labels) continue;
           weight += static_cast<T>(from[label * example.col_stride]);
         }
         if (weight + recursion_.score(is_place ? next : now, to, cursor.lane) != score) continue;
-        if (slot > best_slot || (slot == best_slot && arc > out.arc[best])) continue;
-        best = k;
-        best_slot = slot;
+        first.offer(k, is_place ? form.slot[to] : -1, arc);
       }
-      if (best < 0) return;  // cannot be: the score is that of one of the arcs
-      cursor.value = out.index[best];
-      if (best_slot >= 0) --cursor.left;
+      if (first.term() < 0) return;  // cannot be: the score is that of one of the arcs
+      cursor.value = out.index[first.term()];
+      if (first.takes_frame()) --cursor.left;
       // A place may lead on to the sum of its node without an arc.
-      if (out.arc[best] >= 0) steps.push_back({out.arc[best], best_slot >= 0 ? frame : -1});
+      if (first.arc() >= 0) steps.push_back({first.arc(), first.takes_frame() ? frame : -1});
     }
   }
 
@@ -516,9 +464,7 @@ class Solver {
   std::span<const Emissions* const> examples_;
   std::span<BestAlignment* const> out_;
   Recursion<T> recursion_;
-  int32_t frames_ = 0, stride_ = 1;
-  int32_t begin_ = 0;  // the first row of the segment
-  Buffer<double> segment_, firsts_;
+  Segments<double> rows_;
   int32_t start_[kLanes] = {};
 };
 
@@ -555,9 +501,9 @@ bool check_weights(const char* op, const Weights& weights) {
 
 }  // namespace
 
-std::vector<BestAlignment> find_best(const char* op, const Topology&, Side, const Form& form,
-                                     const Weights& weights, std::span<const Emissions> examples,
-                                     bool with_paths, int64_t max_bytes) {
+std::vector<BestAlignment> find_best(const char* op, const Form& form, const Weights& weights,
+                                     std::span<const Emissions> examples, bool with_paths,
+                                     int64_t max_bytes) {
   const Weights plain = weights.contiguous();
   const bool is_unweighted = check_weights(op, plain);
   std::vector<BestAlignment> out(examples.size());
@@ -568,34 +514,47 @@ std::vector<BestAlignment> find_best(const char* op, const Topology&, Side, cons
     std::vector<size_t> order;
     for (size_t i = 0; i < examples.size(); ++i)
       if (promote(plain.dtype(), examples[i].dtype) == dtype) order.push_back(i);
+    // Side by side, examples of one length waste least.
+    std::ranges::stable_sort(order, {}, [&](size_t i) { return examples[i].frames; });
+    const Weights cast = plain.cast(dtype);
+    // Calls solve(examples, where their paths go, their numbers) for so many at a time.
+    const auto for_chunks = [&](size_t most, const auto& solve) {
+      for (size_t begin = 0; begin < order.size(); begin += most) {
+        const auto numbers = std::span(order).subspan(begin, std::min(most, order.size() - begin));
+        std::vector<const Emissions*> chunk;
+        std::vector<BestAlignment*> chunk_out;
+        for (size_t i : numbers) {
+          chunk.push_back(&examples[i]);
+          chunk_out.push_back(&out[i]);
+        }
+        solve(chunk, chunk_out, numbers);
+      }
+    };
+    // For a single example of a sparse graph screening has empty lanes.
+    if (form.offsets.empty() && (form.is_dense || order.size() > 1)) {
+      std::vector<size_t> others;
+      for_chunks(most_screened(form), [&](auto& chunk, auto& chunk_out, auto numbers) {
+        const auto found = screen_best<T>(form, cast, chunk, chunk_out, max_bytes);
+        for (size_t k = 0; k < found.size(); ++k)
+          if (!found[k]) others.push_back(numbers[k]);
+      });
+      order = others;
+    }
     if (order.empty()) return;
     Kind kind = Kind::terms;
-    size_t most = kLanes;
     if (!form.offsets.empty())
       kind = Kind::diagonals;
     else if (form.is_dense && order.size() == 1)
       kind = Kind::matrix;
-    if (kind != Kind::terms) most = 1;
-    // Side by side, examples of one length waste least.
-    if (most > 1) std::ranges::stable_sort(order, {}, [&](size_t i) { return examples[i].frames; });
-    const Tables<T> tables(form, plain.cast(dtype), is_unweighted, kind);
-    std::vector<const Emissions*> chunk;
-    std::vector<BestAlignment*> chunk_out;
-    for (size_t begin = 0, end; begin < order.size(); begin = end) {
-      end = std::min(begin + most, order.size());
-      chunk.clear();
-      chunk_out.clear();
-      for (size_t k = begin; k < end; ++k) {
-        chunk.push_back(&examples[order[k]]);
-        chunk_out.push_back(&out[order[k]]);
-      }
+    const Tables<T> tables(form, cast, is_unweighted, kind);
+    for_chunks(kind == Kind::terms ? kLanes : 1, [&](auto& chunk, auto& chunk_out, auto) {
       const int32_t lanes = chunk.size() == 1 ? 1 : chunk.size() <= 4 ? 4 : 8;
       Solver<T> solver(tables, chunk, chunk_out, lanes, with_paths, max_bytes);
       if (!solver.find_scores())
         for (const Emissions& example : examples)
           if (has_bad_emission(form, example)) fail_bad_emission(op, form, example);
       if (with_paths) solver.find_paths();
-    }
+    });
   };
   solve_as(float{});
   solve_as(double{});

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "arcgrad/semiring.h"
-#include "arcgrad/topology.h"
 #include "arcgrad/trellis/form.h"
 #include "arcgrad/trellis/kernel.h"
 #include "arcgrad/weights.h"
@@ -29,11 +28,9 @@ struct BestAlignment {
 inline constexpr int64_t kBestBytes = int64_t{24} << 20;
 
 /// The best path through the product of the graph with each example: the path and the score, to the
-/// last bit, that find_best_path() finds in the composed graph. `side` of `topology` is matched
-/// with the emissions, `form` belongs to them and has no epsilon cycle, and `weights` are the
-/// graph's. Without `with_paths` there are scores and starts only.
-std::vector<BestAlignment> find_best(const char* op, const Topology& topology, Side side,
-                                     const Form& form, const Weights& weights,
+/// last bit, that find_best_path() finds in the composed graph. `form` belongs to the graph and has
+/// no epsilon cycle. Without `with_paths` scores and starts are enough.
+std::vector<BestAlignment> find_best(const char* op, const Form& form, const Weights& weights,
                                      std::span<const Emissions> examples, bool with_paths,
                                      int64_t max_bytes = kBestBytes);
 

@@ -22,8 +22,12 @@ struct BestBatch {
     std::vector<Piece> pieces;
     for (size_t g = 0; g < plan.groups.size(); ++g) {
       const std::vector<size_t>& all = plan.groups[g].examples;
-      for (size_t begin = 0; begin < all.size(); begin += kLanes)
-        pieces.push_back({g, {all.data() + begin, std::min(kLanes, all.size() - begin)}});
+      // A path does not depend on what runs beside it, so neither need the size of pieces.
+      size_t most = kLanes;
+      if (all.size() > 1 && plan.form(plan.groups[g])->is_dense)
+        most = std::min(kDenseRows, (all.size() - 1) / get_num_threads() + 1);
+      for (size_t begin = 0; begin < all.size(); begin += most)
+        pieces.push_back({g, {all.data() + begin, std::min(most, all.size() - begin)}});
     }
     std::vector<char> is_built(pieces.size());
     parallel_for(pieces.size(), [&](size_t k) {
@@ -31,7 +35,6 @@ struct BestBatch {
       const Plan::Group& group = plan.groups[g];
       std::vector<Emissions> views;
       for (size_t i : examples) views.push_back(plan.examples[i].view);
-      const Graph& graph = plan.graphs[group.graph];
       const Form& form = *plan.form(group);
       if (plan.choose(op, group).kernel == Kernel::materialised) {
         is_built[k] = true;
@@ -39,7 +42,7 @@ struct BestBatch {
       }
       try {
         std::vector<BestAlignment> found =
-            find_best(op, graph.topology(), group.side, form, graph.weights(), views, with_paths);
+            find_best(op, form, plan.graphs[group.graph].weights(), views, with_paths);
         for (size_t j = 0; j < examples.size(); ++j) best[examples[j]] = std::move(found[j]);
       } catch (const std::invalid_argument&) {
         plan.rethrow(op, form, examples);

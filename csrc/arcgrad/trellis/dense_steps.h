@@ -47,6 +47,9 @@ struct DenseSteps {
   /// `out` is found by the same operations for any number of rows.
   void (*multiply)(int64_t rows, const T* a, int64_t stride, int64_t inner, const T* panels,
                    int64_t num_panels, T* out);
+  /// The same with sums for products, and largest numbers for sums.
+  void (*multiply_max)(int64_t rows, const T* a, int64_t stride, int64_t inner, const T* panels,
+                       int64_t num_panels, T* out);
   /// v = u * e * 2^shift, such that the largest is in [1, 2). False if a number is too small.
   bool (*rescale)(const T* u, const T* e, int64_t n, T* v, int32_t* shift);
   /// Sets b to 0 where v is 0; the sum of v * b.
@@ -190,9 +193,35 @@ bool exponentials(const T* __restrict x, int64_t n, T lowest, T* __restrict e, T
   return true;
 }
 
-/// The products of `rows` rows of a with `Panels` panels of b, `inner` long, added up from 0:
+/// What a product of matrices is made of.
+struct SumOfProducts {
+  template <class T>
+  static constexpr T kNone = 0;
+  template <class F>
+  ARCGRAD_INLINE static F add(F sum, F a, F b) {
+    return sum + a * b;
+  }
+  template <class F>
+  ARCGRAD_INLINE static F join(F a, F b) {
+    return a + b;
+  }
+};
+struct LargestSum {
+  template <class T>
+  static constexpr T kNone = -__builtin_inf();
+  template <class F>
+  ARCGRAD_INLINE static F add(F sum, F a, F b) {
+    return larger<F>(a + b, sum);
+  }
+  template <class F>
+  ARCGRAD_INLINE static F join(F a, F b) {
+    return larger<F>(a, b);
+  }
+};
+
+/// The products of `rows` rows of a with `Panels` panels of b, `inner` long, added up from nothing:
 /// a(k, i) is at a[k * ak + i * ai], row k of a panel at b[k * bk].
-template <class T, int Rows, int Panels>
+template <class Op, class T, int Rows, int Panels>
 ARCGRAD_INLINE void tile(int64_t inner, const T* __restrict a, int64_t ak, int64_t ai,
                          const T* __restrict b, int64_t bk, int64_t panel,
                          Vec<T> (&sum)[Rows][Panels * kVecs]) {
@@ -200,7 +229,7 @@ ARCGRAD_INLINE void tile(int64_t inner, const T* __restrict a, int64_t ak, int64
 #pragma GCC unroll 16
   for (int i = 0; i < Rows; ++i)
 #pragma GCC unroll 16
-    for (int j = 0; j < Panels * kVecs; ++j) sum[i][j] = F{};
+    for (int j = 0; j < Panels * kVecs; ++j) sum[i][j] = F{} + Op::template kNone<T>;
 #pragma GCC unroll 4
   for (int64_t k = 0; k < inner; ++k) {
     F right[Panels * kVecs];
@@ -211,7 +240,7 @@ ARCGRAD_INLINE void tile(int64_t inner, const T* __restrict a, int64_t ak, int64
     for (int i = 0; i < Rows; ++i) {
       const F left = a[i * ai] - F{};  // unlike + F{}, costs nothing
 #pragma GCC unroll 16
-      for (int j = 0; j < Panels * kVecs; ++j) sum[i][j] += left * right[j];
+      for (int j = 0; j < Panels * kVecs; ++j) sum[i][j] = Op::add(sum[i][j], left, right[j]);
     }
     a += ak;
     b += bk;
@@ -219,49 +248,49 @@ ARCGRAD_INLINE void tile(int64_t inner, const T* __restrict a, int64_t ak, int64
 }
 
 /// The products of some rows with some panels, a block of the inner index.
-template <class T, int Rows, int Panels>
+template <class Op, class T, int Rows, int Panels>
 void multiply_block(int64_t inner, const T* a, int64_t stride, const T* b, int64_t panel,
                     bool is_first, T* __restrict out) {
   using F = Vec<T>;
   F sum[Rows][Panels * kVecs];
-  tile<T, Rows, Panels>(inner, a, 1, stride, b, kPanel<T>, panel, sum);
+  tile<Op, T, Rows, Panels>(inner, a, 1, stride, b, kPanel<T>, panel, sum);
 #pragma GCC unroll 16
   for (int i = 0; i < Rows; ++i)
 #pragma GCC unroll 16
     for (int j = 0; j < Panels * kVecs; ++j) {
       T* to = out + i * stride + j * kWidth<T>;
-      store(to, is_first ? sum[i][j] : load<F>(to) + sum[i][j]);
+      store(to, is_first ? sum[i][j] : Op::join(load<F>(to), sum[i][j]));
     }
 }
 
-template <class T, int Panels>
+template <class Op, class T, int Panels>
 void multiply_rows(int64_t rows, int64_t inner, const T* a, int64_t stride, const T* b,
                    int64_t panel, bool is_first, T* out) {
   switch (rows) {
     case 1:
-      return multiply_block<T, 1, Panels>(inner, a, stride, b, panel, is_first, out);
+      return multiply_block<Op, T, 1, Panels>(inner, a, stride, b, panel, is_first, out);
     case 2:
-      return multiply_block<T, 2, Panels>(inner, a, stride, b, panel, is_first, out);
+      return multiply_block<Op, T, 2, Panels>(inner, a, stride, b, panel, is_first, out);
     case 3:
-      return multiply_block<T, 3, Panels>(inner, a, stride, b, panel, is_first, out);
+      return multiply_block<Op, T, 3, Panels>(inner, a, stride, b, panel, is_first, out);
     default:
       break;
   }
   if constexpr (kTile > 3 && Panels == 1) {
     switch (rows) {
       case 4:
-        return multiply_block<T, 4, Panels>(inner, a, stride, b, panel, is_first, out);
+        return multiply_block<Op, T, 4, Panels>(inner, a, stride, b, panel, is_first, out);
       case 5:
-        return multiply_block<T, 5, Panels>(inner, a, stride, b, panel, is_first, out);
+        return multiply_block<Op, T, 5, Panels>(inner, a, stride, b, panel, is_first, out);
       case 6:
-        return multiply_block<T, 6, Panels>(inner, a, stride, b, panel, is_first, out);
+        return multiply_block<Op, T, 6, Panels>(inner, a, stride, b, panel, is_first, out);
       default:
         break;
     }
   }
 }
 
-template <class T>
+template <class Op, class T>
 void multiply(int64_t rows, const T* a, int64_t stride, int64_t inner, const T* panels,
               int64_t num_panels, T* out) {
   constexpr int64_t kBlock = 256;  // keeps a panel in the nearest cache while rows pass by
@@ -282,11 +311,11 @@ void multiply(int64_t rows, const T* a, int64_t stride, int64_t inner, const T* 
         const T* from = a + first * stride + k;
         T* to = out + first * stride + j * kPanel<T>;
         if (width == 4)
-          multiply_block<T, 1, 4>(size, from, stride, b, panel, k == 0, to);
+          multiply_block<Op, T, 1, 4>(size, from, stride, b, panel, k == 0, to);
         else if (width == 2)
-          multiply_rows<T, 2>(count, size, from, stride, b, panel, k == 0, to);
+          multiply_rows<Op, T, 2>(count, size, from, stride, b, panel, k == 0, to);
         else
-          multiply_rows<T, 1>(count, size, from, stride, b, panel, k == 0, to);
+          multiply_rows<Op, T, 1>(count, size, from, stride, b, panel, k == 0, to);
       }
     }
     j += width;
@@ -362,8 +391,8 @@ void outer_tile(int64_t rows, const T* v, int64_t vk, const T* f, int64_t fk, in
   Vec<T> total[kTile][kVecs] = {};
   for (int64_t k = 0; k < rows; k += kBlock) {
     Vec<T> sum[kTile][kVecs];
-    tile<T, kTile, 1>(rows - k < kBlock ? rows - k : kBlock, v + k * vk, vk, 1, f + k * fk, fk, 0,
-                      sum);
+    tile<SumOfProducts, T, kTile, 1>(rows - k < kBlock ? rows - k : kBlock, v + k * vk, vk, 1,
+                                     f + k * fk, fk, 0, sum);
 #pragma GCC unroll 16
     for (int i = 0; i < kTile; ++i)
 #pragma GCC unroll 16
@@ -415,9 +444,13 @@ void outer(int64_t rows, const T* v, const T* f, int64_t stride, int64_t count, 
 }  // namespace dense_loops
 
 template <class T>
-inline constexpr DenseSteps<T> kDense = {dense_loops::exponentials<T>, dense_loops::multiply<T>,
-                                         dense_loops::rescale<T>,      dense_loops::overlap<T>,
-                                         dense_loops::product<T>,      dense_loops::add_product<T>,
+inline constexpr DenseSteps<T> kDense = {dense_loops::exponentials<T>,
+                                         dense_loops::multiply<dense_loops::SumOfProducts, T>,
+                                         dense_loops::multiply<dense_loops::LargestSum, T>,
+                                         dense_loops::rescale<T>,
+                                         dense_loops::overlap<T>,
+                                         dense_loops::product<T>,
+                                         dense_loops::add_product<T>,
                                          dense_loops::outer<T>};
 
 extern const DenseSteps<float> dense_float = kDense<float>;

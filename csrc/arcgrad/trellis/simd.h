@@ -7,7 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#ifdef __FMA__
+#if defined(__FMA__) || defined(__AVX2__)
 #include <immintrin.h>
 #endif
 
@@ -180,6 +180,18 @@ ARCGRAD_INLINE typename L::I bad_lanes(typename L::F w) {
   const typename L::F limit = typename L::F{} + (sizeof(Real) == 4 ? Real(3.4028234663852886e38)
                                                                    : Real(1.7976931348623157e308));
   return ~(w <= limit);
+}
+
+/// One bit per lane of 8: whether it has all bits set or none.
+template <class I>
+ARCGRAD_INLINE uint32_t lane_bits(I lanes) {
+#ifdef __AVX2__
+  if constexpr (sizeof(I) == 32)
+    return static_cast<uint32_t>(_mm256_movemask_ps(bits_as<__m256>(lanes)));
+#endif
+  uint32_t bits = 0;
+  for (int l = 0; l < 8; ++l) bits |= lanes[l] != 0 ? uint32_t{1} << l : 0;
+  return bits;
 }
 
 /// Whether any lane has a bit set.
