@@ -6,17 +6,21 @@
 
 namespace arcgrad::trellis {
 
-/// A direction in which the weights of a product's factors move. Either part may be missing.
-struct Direction {
-  std::span<const double> emissions;  // [frames, labels]
-  std::span<const double> arcs;       // of the graph
+/// An example of which second derivatives are wanted, and the direction in which its emissions
+/// move.
+struct CurvatureExample {
+  Emissions emissions;
+  std::span<const double> moves;  // [frames, labels], or empty
+  double scale;
+  EmissionsGrad grad;
 };
 
-/// The second derivative of the score of one example: adds `factor` times the derivative of the
-/// posteriors along `direction` to `emissions` and `arcs` (either may be missing), and returns the
-/// derivative of the score. In double whatever the types are.
-double add_curvature(const char* op, const Factor& factor, const Emissions& example,
-                     const Direction& direction, double scale, const EmissionsGrad& emissions,
-                     std::span<double> arcs);
+/// The second derivatives of the scores of examples that share a graph, whose arcs move by
+/// `arc_moves` (which may be empty): adds `scale` times the derivative of the posteriors along the
+/// direction to `grad` of each example and to `arcs` (either may be missing), and puts the
+/// derivative of each score into `slopes`. In double whatever the types are.
+void add_curvatures(const char* op, const Factor& factor, std::span<const double> arc_moves,
+                    std::span<const CurvatureExample> examples, std::span<double> arcs,
+                    std::span<double> slopes);
 
 }  // namespace arcgrad::trellis

@@ -117,13 +117,16 @@ class Batch {
       const Plan::Group& group = plan_.groups[piece.group];
       if (graph_grads[group.graph])
         arcs[k].assign(static_cast<size_t>(plan_.graphs[group.graph].num_arcs()), 0.0);
+      std::vector<CurvatureExample> examples;
       for (size_t i : piece.examples) {
         const Plan::Example& example = plan_.examples[i];
-        const Direction direction{frame_moves[example.emissions], arc_moves[group.graph]};
         if (to.at(i).is_unset) to.at(i).clear(0, example.view.frames);
-        slopes[i] = add_curvature(op_, *factors_[piece.group], example.view, direction, deltas[i],
-                                  to.at(i), arcs[k]);
+        examples.push_back({example.view, frame_moves[example.emissions], deltas[i], to.at(i)});
       }
+      std::vector<double> moved(examples.size());
+      trellis::add_curvatures(op_, *factors_[piece.group], arc_moves[group.graph], examples,
+                              arcs[k], moved);
+      for (size_t j = 0; j < moved.size(); ++j) slopes[piece.examples[j]] = moved[j];
     });
     to.join();
     sum_arcs(arcs, graph_grads);

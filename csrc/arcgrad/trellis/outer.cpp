@@ -368,6 +368,7 @@ class Outer {
       for (size_t k = 0; k < graphs.size(); ++k) {
         std::vector<double>& arc = arcs[e * graphs.size() + k];
         if (grads[k]) arc.resize(static_cast<size_t>(graphs[k].num_arcs()));
+        std::vector<CurvatureExample> windows;
         for (int32_t w = 0; w < num_windows(views_[e]); ++w) {
           const int32_t begin = w * window_.stride;
           const Emissions view = slice(views_[e], begin, window_size(views_[e]));
@@ -376,12 +377,12 @@ class Outer {
           if (!frame_moves.empty())
             own = std::span<const double>(frame_moves)
                       .subspan(static_cast<size_t>(int64_t{begin} * view.labels), size);
-          const Direction direction{own, arc_moves[k]};
-          const int64_t at = cell(e, w, k);
-          const double moved = add_curvature(op_, factor(k), view, direction, delta[at],
-                                             slice(to.at(e), begin), arc);
-          if (slope) slope[at] += moved;
+          windows.push_back({view, own, delta[cell(e, w, k)], slice(to.at(e), begin)});
         }
+        std::vector<double> moved(windows.size());
+        trellis::add_curvatures(op_, factor(k), arc_moves[k], windows, arc, moved);
+        for (size_t w = 0; slope && w < moved.size(); ++w)
+          slope[cell(e, static_cast<int32_t>(w), k)] += moved[w];
       }
     });
     to.join();

@@ -107,8 +107,51 @@ ARCGRAD_INLINE void normalize(typename L::F sum, typename L::I exponent, typenam
   out = alive ? q : dead_q;
 }
 
+/// The same numbers in another type.
+template <class To, class From>
+ARCGRAD_INLINE To convert(From x) {
+  if constexpr (sizeof(To) == sizeof(double) && sizeof(From) == sizeof(double))
+    return x;
+  else
+    return __builtin_convertvector(x, To);
+}
+
 /// exp(w) as mantissa * 2^exponent with the mantissa about 1, and mantissa 0 for -inf. Exponents
-/// saturate at 2^22 in size. NaN and +inf must have been looked for.
+/// saturate at 2^22 in size. NaN and +inf must have been looked for. Here the exponents are
+/// doubles.
+template <class L>
+ARCGRAD_INLINE void split_exp_wide(
+    typename L::F w, typename L::F& mantissa,
+    typename Lanes<double, sizeof(typename L::F) / sizeof(typename L::Real)>::F& exponent) {
+  using F = typename L::F;
+  using D = typename Lanes<double, sizeof(F) / sizeof(typename L::Real)>::F;
+  // The reduction is done in double: in float, a weight of 10,000 would leave 3 digits of rest.
+  D x = convert<D>(w);
+  const D limit = D{} + 2907270.0;  // 2^22 * log(2)
+  x = x > -limit ? x : -limit;
+  x = x < limit ? x : limit;
+  const D round = D{} + 6755399441055744.0;  // 1.5 * 2^52: adding it rounds to whole numbers
+  const D whole = (x * 1.4426950408889634074 + round) - round;
+  const D rest = (x - whole * 6.93147180369123816490e-01) - whole * 1.90821492927058770002e-10;
+  const F r = convert<F>(rest);
+  exponent = whole;
+  // The Taylor series; what is left out is below the last digit for |r| < 0.35.
+  const F r2 = r * r, r4 = r2 * r2;
+  const F one = F{} + typename L::Real(1);
+  auto c = [](double value) { return F{} + static_cast<typename L::Real>(value); };
+  const F p0 = (one + r) + (c(0.5) + r * c(1.0 / 6.0)) * r2;
+  const F p4 = (c(1.0 / 24.0) + r * c(1.0 / 120.0)) + (c(1.0 / 720.0) + r * c(1.0 / 5040.0)) * r2;
+  F p = p0 + p4 * r4;
+  if constexpr (sizeof(typename L::Real) == 8) {
+    const F p8 = (c(1.0 / 40320.0) + r * c(1.0 / 362880.0)) +
+                 (c(1.0 / 3628800.0) + r * c(1.0 / 39916800.0)) * r2;
+    const F p12 = c(1.0 / 479001600.0) + r * c(1.0 / 6227020800.0);
+    p = p + (p8 + p12 * r4) * (r4 * r4);
+  }
+  mantissa = w < c(sizeof(typename L::Real) == 4 ? -3.4028234e38 : -1.79e308) ? F{} : p;
+}
+
+/// The same with whole exponents.
 template <class L>
 ARCGRAD_INLINE void split_exp(typename L::F w, typename L::F& mantissa, typename L::I& exponent) {
   using F = typename L::F;
@@ -133,31 +176,9 @@ ARCGRAD_INLINE void split_exp(typename L::F w, typename L::F& mantissa, typename
   }
 #endif
   constexpr int kWidth = sizeof(F) / sizeof(typename L::Real);
-  using D = typename Lanes<double, kWidth>::F;
-  // The reduction is done in double: in float, a weight of 10,000 would leave 3 digits of rest.
-  D x = __builtin_convertvector(w, D);
-  const D limit = D{} + 2907270.0;  // 2^22 * log(2)
-  x = x > -limit ? x : -limit;
-  x = x < limit ? x : limit;
-  const D round = D{} + 6755399441055744.0;  // 1.5 * 2^52: adding it rounds to whole numbers
-  const D whole = (x * 1.4426950408889634074 + round) - round;
-  const D rest = (x - whole * 6.93147180369123816490e-01) - whole * 1.90821492927058770002e-10;
-  const F r = __builtin_convertvector(rest, F);
+  typename Lanes<double, kWidth>::F whole;
+  split_exp_wide<L>(w, mantissa, whole);
   exponent = __builtin_convertvector(whole, typename L::I);
-  // The Taylor series; what is left out is below the last digit for |r| < 0.35.
-  const F r2 = r * r, r4 = r2 * r2;
-  const F one = F{} + typename L::Real(1);
-  auto c = [](double value) { return F{} + static_cast<typename L::Real>(value); };
-  const F p0 = (one + r) + (c(0.5) + r * c(1.0 / 6.0)) * r2;
-  const F p4 = (c(1.0 / 24.0) + r * c(1.0 / 120.0)) + (c(1.0 / 720.0) + r * c(1.0 / 5040.0)) * r2;
-  F p = p0 + p4 * r4;
-  if constexpr (sizeof(typename L::Real) == 8) {
-    const F p8 = (c(1.0 / 40320.0) + r * c(1.0 / 362880.0)) +
-                 (c(1.0 / 3628800.0) + r * c(1.0 / 39916800.0)) * r2;
-    const F p12 = c(1.0 / 479001600.0) + r * c(1.0 / 6227020800.0);
-    p = p + (p8 + p12 * r4) * (r4 * r4);
-  }
-  mantissa = w < c(sizeof(typename L::Real) == 4 ? -3.4028234e38 : -1.79e308) ? F{} : p;
 }
 
 /// Turns rows into columns: afterwards, element j of row i is what element i of row j was.
