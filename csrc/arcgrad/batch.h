@@ -20,17 +20,24 @@ inline size_t batch_size(const char* op, size_t first, size_t second) {
 }
 
 /// Runs `element(i)` for each element of a batch on the pool, or here if there is little `work` in
-/// arcs, and collects what it returns. An error names the element.
+/// arcs. An error names the element.
 template <class Element>
-auto map_batch(const char* op, size_t size, Element element, int64_t work = kSmallBatch) {
-  std::vector<decltype(element(size_t{0}))> out(size, nullptr);
+void for_batch(const char* op, size_t size, Element element, int64_t work = kSmallBatch) {
   (work < kSmallBatch ? serial_for : parallel_for)(size, [&](size_t i) {
     try {
-      out[i] = element(i);
+      element(i);
     } catch (...) {
       rethrow_for_element(op, i, size);
     }
   });
+}
+
+/// The same, and collects the graphs that it returns.
+template <class Element>
+std::vector<Graph> map_batch(const char* op, size_t size, Element element,
+                             int64_t work = kSmallBatch) {
+  std::vector<Graph> out(size, nullptr);
+  for_batch(op, size, [&](size_t i) { out[i] = element(i); }, work);
   return out;
 }
 

@@ -290,6 +290,19 @@ const TopologyPtr& scalar_topology() {
   return topology;
 }
 
+void require_acyclic(std::string_view op, const Topology& topology) {
+  if (topology.is_acyclic()) return;
+  const auto refuse = [&](int32_t node) {
+    fail(op, "the graph must have no cycle, but node ", node, " lies on one");
+  };
+  const Order& order = topology.order();
+  for (size_t c = 0; c + 1 < order.component.size(); ++c)
+    if (order.component[c + 1] - order.component[c] > 1) refuse(order.nodes[order.component[c]]);
+  const auto src = topology.src(), dst = topology.dst();
+  for (size_t a = 0; a < src.size(); ++a)
+    if (src[a] == dst[a]) refuse(src[a]);
+}
+
 bool same_structure(const Topology& a, const Topology& b) {
   if (&a == &b) return true;
   if (a.num_nodes() != b.num_nodes() || a.num_arcs() != b.num_arcs()) return false;

@@ -172,6 +172,9 @@ using TopologyPtr = std::shared_ptr<const Topology>;
 /// Two nodes joined by one epsilon arc, shared by all scores.
 const TopologyPtr& scalar_topology();
 
+/// Throws unless there is no cycle, and names a node that lies on one.
+void require_acyclic(std::string_view op, const Topology& topology);
+
 /// Whether both have the same nodes, starts, accepts and arcs in the same order.
 bool same_structure(const Topology& a, const Topology& b);
 

@@ -65,8 +65,9 @@ Factor::Factor(const char* op, std::shared_ptr<const Form> graph_form, Weights g
 
 std::vector<double> Run::frame_scores(size_t) const { return {}; }
 
-void check_emissions(const char* op, const Form& form, const Emissions& emissions, int32_t t) {
-  for (int32_t label : form.labels) {
+void check_emissions(const char* op, std::span<const int32_t> labels, const Emissions& emissions,
+                     int32_t t) {
+  for (int32_t label : labels) {
     if (label >= emissions.labels) break;
     const int64_t at = t * emissions.row_stride + label * emissions.col_stride;
     const double w = dispatch(emissions.dtype, [&](auto kind) {

@@ -116,8 +116,14 @@ class Run {
   virtual std::vector<double> frame_scores(size_t i) const;
 };
 
-/// Throws if an entry of frame `t` that the labels of `form` read is NaN or +inf.
-void check_emissions(const char* op, const Form& form, const Emissions& emissions, int32_t t);
+/// Throws if an entry of frame `t` is NaN or +inf that one of `labels`, ascending, reads.
+void check_emissions(const char* op, std::span<const int32_t> labels, const Emissions& emissions,
+                     int32_t t);
+/// The same for the labels of `form`.
+inline void check_emissions(const char* op, const Form& form, const Emissions& emissions,
+                            int32_t t) {
+  check_emissions(op, form.labels, emissions, t);
+}
 /// Throws for the first such entry of any frame; there must be one.
 [[noreturn]] void fail_bad_emission(const char* op, const Form& form, const Emissions& emissions);
 
