@@ -325,6 +325,83 @@ Gradient, time and memory: as :func:`compose`.
 )");
 }
 
+Pruning to_pruning(double beam, std::optional<int64_t> max_active,
+                   std::optional<double> lattice_beam) {
+  Pruning pruning;
+  pruning.beam = beam;
+  pruning.max_active = max_active.value_or(pruning.max_active);
+  pruning.lattice_beam = lattice_beam.value_or(pruning.lattice_beam);
+  return pruning;
+}
+
+void init_decoding(nb::module_& m) {
+  m.def(
+      "beam_search",
+      [](const Graph& graph, const Graph& emissions, double beam, std::optional<int64_t> max_active,
+         std::optional<double> lattice_beam) {
+        const Pruning pruning = to_pruning(beam, max_active, lattice_beam);
+        const Graph first = graph.snapshot(), second = emissions.snapshot();
+        nb::gil_scoped_release release;
+        return beam_search(first, second, pruning);
+      },
+      "graphs"_a, "emissions"_a, nb::kw_only(), "beam"_a = Pruning{}.beam,
+      "max_active"_a = nb::none(), "lattice_beam"_a = nb::none(), R"(
+A search through a graph, frame by frame, that drops what falls behind; the result is a lattice.
+
+Without pruning the lattice has the paths of ``compose(emissions, graph)``. The nodes where paths are
+between two frames are ranked by the best score of the paths there. Before each frame, nodes more
+than ``beam`` below the best are dropped, then all but the ``max_active`` best (of equals, those with
+the smallest ids). Nothing is dropped after the last frame. Epsilon arcs are followed as far as paths
+stay within both limits among the nodes that the frame itself led to; with weights of at most 0 that
+is no further restriction.
+
+Args:
+    graphs: A graph, or a list of graphs. It may have cycles, several starts and accepts, and epsilon
+        arcs; its input labels are matched, its output labels are kept.
+    emissions: A dense linear graph, or a list of them.
+    beam: How far below the best a node may be.
+    max_active: The most nodes from which paths go on; None for any number.
+    lattice_beam: Arcs on no path within so much of the best path are left out; None keeps all arcs
+        on accepted paths.
+
+Returns:
+    An acyclic graph in topological order. Each arc is an arc of the graph taken at a frame and has
+    the sum of both weights, or is an epsilon arc of the graph between two frames. Impossible arcs
+    are left out. A graph without nodes if no accepted path survives.
+
+    Where epsilon arcs form a cycle, only those are kept between two frames that lead away from where
+    the best path enters the cycle. So the best path stays, but others may be lost.
+
+Raises:
+    ValueError: If a weight is NaN or +inf (the message names the arc, or the label and the frame),
+        if the search meets a cycle of epsilon arcs with a positive weight, or if the emissions are
+        no dense linear graph.
+
+Gradient: each arc passes its gradient to the arc of the graph and the emission it was made of; what
+was dropped gets none. Time: per frame, proportional to the nodes that are left, the arcs that leave
+them, and the epsilon arcs that are followed, whatever the size of the graph. Once per call the
+weights are read, and one number per node is set.
+
+>>> import arcgrad as ag
+>>> emissions = ag.linear_graph(2, 3, [[0.0, 1.0, -9.0], [0.5, 0.0, -9.0]])
+>>> lattice = ag.beam_search(ag.closure(ag.linear_graph(1, 3)), emissions, beam=5.0, lattice_beam=2.0)
+>>> ag.viterbi_path(ag.remove(lattice)).labels_to_list()
+[1, 0]
+)");
+  m.def(
+      "beam_search",
+      [](const Batch& graphs, const Batch& emissions, double beam,
+         std::optional<int64_t> max_active, std::optional<double> lattice_beam) {
+        const Pruning pruning = to_pruning(beam, max_active, lattice_beam);
+        const std::vector<Graph> first = snapshots(graphs.graphs),
+                                 second = snapshots(emissions.graphs);
+        nb::gil_scoped_release release;
+        return beam_search(first, second, pruning);
+      },
+      "graphs"_a, "emissions"_a, nb::kw_only(), "beam"_a = Pruning{}.beam,
+      "max_active"_a = nb::none(), "lattice_beam"_a = nb::none());
+}
+
 void init_rational(nb::module_& m) {
   def_op_of_list(m, "union", union_, R"(
 The union: what any of the graphs accepts. ``first + second`` is the same for two.
@@ -652,6 +729,7 @@ Gradient: each arc of the path passes its gradient to the arc it came from.
 void init_ops(nb::module_& m) {
   init_scores(m);
   init_products(m);
+  init_decoding(m);
   init_rational(m);
   init_weights(m);
   init_structure(m);

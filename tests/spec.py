@@ -485,6 +485,21 @@ OPS = [
         "cyclic",
         **on_strings,
     ),
+    # Decoding
+    *(
+        Op(
+            "beam_search",
+            ag.beam_search,
+            lambda x, frames: compose(frames, x),
+            two(inputs, emissions()),
+            kind,
+            view,
+        )
+        for kind, inputs, view in (
+            ("", graphs(), language),
+            ("cyclic", convergent(transducer=False, epsilon=False), strings),
+        )
+    ),
     # Rational operations
     Op("union", of_list(ag.union), union, two(graphs())),
     Op("union", of_list(ag.union), union, two(convergent()), "cyclic", **on_strings),

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -32,6 +33,17 @@ Graph arc_posteriors(const Graph& product, const Graph& wrt, Semiring semiring =
 // Products
 Graph compose(const Graph& first, const Graph& second);
 Graph intersect(const Graph& first, const Graph& second);
+
+// Decoding
+/// What a beam search leaves out; by default nothing.
+struct Pruning {
+  double beam = std::numeric_limits<double>::infinity();
+  int64_t max_active = std::numeric_limits<int64_t>::max();
+  double lattice_beam = std::numeric_limits<double>::infinity();
+};
+Graph beam_search(const Graph& graph, const Graph& emissions, const Pruning& pruning = {});
+std::vector<Graph> beam_search(const std::vector<Graph>& graphs,
+                               const std::vector<Graph>& emissions, const Pruning& pruning = {});
 
 // Rational operations
 Graph union_(const std::vector<Graph>& graphs);

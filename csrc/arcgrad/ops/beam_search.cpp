@@ -1,0 +1,459 @@
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <functional>
+#include <limits>
+
+#include "arcgrad/batch.h"
+#include "arcgrad/ops.h"
+#include "arcgrad/ops/pair_ids.h"
+#include "arcgrad/sweep.h"
+#include "arcgrad/tape.h"
+#include "arcgrad/trellis/plan.h"
+
+namespace arcgrad {
+namespace {
+
+constexpr char kOp[] = "beam_search";
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+/// An arc of the lattice: an arc of the graph, taken in a frame, or between frames (-1) if it is an
+/// epsilon arc.
+template <class T>
+struct LatticeArc {
+  int32_t src, dst, arc, frame;
+  T weight;
+};
+
+/// What a search keeps. Nodes are numbered in topological order, and no arc comes before one that
+/// leads to its source.
+template <class T>
+struct Lattice {
+  int32_t num_nodes = 0;
+  std::vector<int32_t> start, accept;
+  Growing<LatticeArc<T>> arcs;
+};
+
+/// Follows the paths of a graph frame by frame. Between two frames a path is at a node of the
+/// graph, and the best score of the paths at a node is all that a frame looks at.
+template <class T>
+class Search {
+ public:
+  Search(const Topology& topology, const T* weight, const T* emission, const Pruning& pruning)
+      : topology_(topology),
+        index_(topology.index(Side::input)),
+        weight_(weight),
+        emission_(emission),
+        pruning_(pruning),
+        slot_(static_cast<size_t>(topology.num_nodes()), -1) {}
+
+  const Lattice<T>& run(int32_t frames, int32_t labels) {
+    for (const int32_t node : topology_.start()) enter(node, 0.0);
+    const size_t num_start = reached_.size();
+    settle(-1, frames == 0);
+    for (size_t i = 0; i < num_start; ++i)
+      if (reached_[i].id >= 0) lattice_.start.push_back(reached_[i].id);
+    std::ranges::sort(lattice_.start);
+    for (int32_t t = 0; t < frames && !front_.empty(); ++t) {
+      poll_interrupt();
+      const bool is_last = t + 1 == frames;
+      step(emission_ + int64_t{t} * labels, labels, is_last ? kInf : pruning_.beam);
+      settle(t, is_last);
+    }
+    for (const Active& active : front_)
+      if (topology_.is_accept(active.node)) lattice_.accept.push_back(active.id);
+    return lattice_;
+  }
+
+ private:
+  /// A node of the graph that paths have reached between two frames.
+  struct Reached {
+    int32_t node;
+    int32_t parent;  // where the best path comes from by an epsilon arc, or -1
+    T parent_weight;
+    double score;
+    bool is_waiting = false, is_active = false;
+    int32_t id = kDropped;
+  };
+  static constexpr int32_t kDropped = -1, kKept = -2;
+  /// A node from which arcs take the next frame.
+  struct Active {
+    int32_t node, id;
+    double score;
+  };
+  /// An arc that took the frame, before it is known whether its destination is kept.
+  struct Step {
+    int32_t src, node, arc;
+    T weight;
+  };
+  /// An epsilon arc between kept nodes, numbered among them.
+  struct Link {
+    int32_t src, dst, arc;
+    T weight;
+  };
+
+  Reached& enter(int32_t node, double score) {
+    if (slot_[node] < 0) {
+      slot_[node] = static_cast<int32_t>(reached_.size());
+      reached_.push_back({node, -1, T{0}, score});
+    }
+    Reached& at = reached_[slot_[node]];
+    at.score = std::max(at.score, score);
+    return at;
+  }
+
+  /// Calls `visit(slot of the index)` for the epsilon arcs of a node; they come first there.
+  template <class Visit>
+  void for_epsilons(int32_t node, const Visit& visit) const {
+    for (int32_t k = index_.offset[node];
+         k < index_.offset[node + 1] && index_.label[k] == kEpsilon; ++k)
+      visit(k);
+  }
+
+  /// Lets every active node take a frame.
+  void step(const T* row, int32_t labels, double beam) {
+    for (const Reached& old : reached_) slot_[old.node] = -1;
+    reached_.clear();
+    steps_.clear();
+    double best = kNegInf, limit = kNegInf;
+    for (const Active& from : front_)
+      for (int32_t k = index_.offset[from.node]; k < index_.offset[from.node + 1]; ++k) {
+        const int32_t label = index_.label[k];
+        if (label == kEpsilon) continue;
+        if (label >= labels) break;
+        const T weight = weight_[index_.arc[k]] + row[label];
+        const double score = from.score + static_cast<double>(weight);
+        if (!(score > kNegInf)) continue;
+        steps_.push_back({from.id, index_.dst[k], index_.arc[k], weight});
+        // What is out of the beam already need not be remembered as reached.
+        if (score < limit) continue;
+        enter(index_.dst[k], score);
+        if (score > best) {
+          best = score;
+          limit = best - beam;
+        }
+      }
+  }
+
+  /// Follows epsilon arcs, drops nodes unless the frame was the last, and adds to the lattice.
+  void settle(int32_t frame, bool is_last) {
+    follow_epsilons(is_last ? kNegInf : least_score());
+    choose_active(is_last);
+    keep_ways();
+    number_kept();
+    for (const Step& s : steps_)
+      if (const int32_t at = slot_[s.node]; at >= 0 && reached_[at].id >= 0)
+        lattice_.arcs.push_back({s.src, reached_[at].id, s.arc, frame, s.weight});
+    for (const Link& link : links_)
+      lattice_.arcs.push_back({link.src, link.dst, link.arc, -1, link.weight});
+    require_size(kOp, "arcs", lattice_.arcs.size());
+  }
+
+  /// The score below which the beam and the number of nodes allowed leave nothing.
+  double least_score() {
+    scores_.clear();
+    for (const Reached& at : reached_) scores_.push_back(at.score);
+    if (scores_.empty()) return kNegInf;
+    double least = *std::ranges::max_element(scores_) - pruning_.beam;
+    if (const auto most = static_cast<size_t>(pruning_.max_active); most < scores_.size()) {
+      std::ranges::nth_element(scores_, scores_.begin() + static_cast<ptrdiff_t>(most) - 1,
+                               std::greater());
+      least = std::max(least, scores_[most - 1]);
+    }
+    return least;
+  }
+
+  /// Raises every score to that of the best path that may end in epsilon arcs and is nowhere below
+  /// `limit`.
+  void follow_epsilons(double limit) {
+    std::deque<int32_t> waiting;
+    const auto wait = [&](int32_t at) {
+      if (!std::exchange(reached_[at].is_waiting, true)) waiting.push_back(at);
+    };
+    for (size_t i = 0; i < reached_.size(); ++i) {
+      const int32_t node = reached_[i].node;
+      const int32_t first = index_.offset[node];
+      if (first < index_.offset[node + 1] && index_.label[first] == kEpsilon &&
+          !(reached_[i].score < limit))
+        wait(static_cast<int32_t>(i));
+    }
+    while (!waiting.empty()) {
+      const int32_t from = waiting.front();
+      waiting.pop_front();
+      reached_[from].is_waiting = false;
+      for_epsilons(reached_[from].node, [&](int32_t k) {
+        const T weight = weight_[index_.arc[k]];
+        const double score = reached_[from].score + static_cast<double>(weight);
+        if (!(score > kNegInf) || score < limit) return;
+        const int32_t known = slot_[index_.dst[k]];
+        if (known >= 0 && (score <= reached_[known].score || closes_cycle(from, known, weight)))
+          return;
+        Reached& to = enter(index_.dst[k], score);
+        to.parent = from;
+        to.parent_weight = weight;
+        wait(slot_[to.node]);
+      });
+    }
+  }
+
+  /// Whether the best path to `from` goes through `to`, so that an arc between them closes a cycle;
+  /// throws if the cycle has a positive weight. Rounding alone may make another look better.
+  bool closes_cycle(int32_t from, int32_t to, T weight) const {
+    double sum = static_cast<double>(weight);
+    for (int32_t at = from; at >= 0; at = reached_[at].parent) {
+      if (at == to) {
+        require(!(sum > 0.0), kOp,
+                "a cycle of epsilon arcs must not have a positive weight, but one through node ",
+                reached_[to].node, " has ", sum);
+        return true;
+      }
+      sum += static_cast<double>(reached_[at].parent_weight);
+    }
+    return false;
+  }
+
+  void choose_active(bool is_last) {
+    const double limit = is_last ? kNegInf : least_score();
+    active_.clear();
+    for (size_t i = 0; i < reached_.size(); ++i)
+      if (!(reached_[i].score < limit)) active_.push_back(static_cast<int32_t>(i));
+    if (const auto most = static_cast<size_t>(pruning_.max_active);
+        !is_last && most < active_.size()) {
+      const auto is_better = [&](int32_t a, int32_t b) {
+        const Reached &x = reached_[a], &y = reached_[b];
+        return x.score != y.score ? x.score > y.score : x.node < y.node;
+      };
+      std::ranges::nth_element(active_, active_.begin() + static_cast<ptrdiff_t>(most), is_better);
+      active_.resize(most);
+    }
+    for (const int32_t i : active_) reached_[i].is_active = true;
+  }
+
+  /// Keeps the active nodes, and those by which their best paths come over epsilon arcs.
+  void keep_ways() {
+    for (int32_t i : active_)
+      for (; i >= 0 && reached_[i].id != kKept; i = reached_[i].parent) reached_[i].id = kKept;
+  }
+
+  /// Numbers the kept nodes so that epsilon arcs go forward, and collects these arcs in order.
+  void number_kept() {
+    kept_.clear();
+    links_.clear();
+    for (size_t i = 0; i < reached_.size(); ++i)
+      if (reached_[i].id == kKept) {
+        reached_[i].id = static_cast<int32_t>(kept_.size());
+        kept_.push_back(static_cast<int32_t>(i));
+      }
+    for (const int32_t i : kept_)
+      for_epsilons(reached_[i].node, [&](int32_t k) {
+        const int32_t to = slot_[index_.dst[k]];
+        const T weight = weight_[index_.arc[k]];
+        if (to >= 0 && reached_[to].id >= 0 && weight > kNegInf)
+          links_.push_back({reached_[i].id, reached_[to].id, index_.arc[k], weight});
+      });
+    if (!links_.empty()) sort_kept();
+    const int32_t first = lattice_.num_nodes;
+    front_.clear();
+    for (const int32_t i : kept_) {
+      Reached& at = reached_[i];
+      at.id += first;
+      if (at.is_active) front_.push_back({at.node, at.id, at.score});
+    }
+    for (Link& link : links_) {
+      link.src += first;
+      link.dst += first;
+    }
+    require_size(kOp, "nodes", int64_t{first} + static_cast<int64_t>(kept_.size()));
+    lattice_.num_nodes = first + static_cast<int32_t>(kept_.size());
+  }
+
+  /// Renumbers the kept nodes along their epsilon arcs. In a cycle nodes go by the number of
+  /// epsilon arcs on their best path, so that these paths stay, and arcs back are dropped.
+  void sort_kept() {
+    Arrays arrays;
+    arrays.num_nodes = static_cast<int32_t>(kept_.size());
+    for (const Link& link : links_) {
+      arrays.src.push_back(link.src);
+      arrays.dst.push_back(link.dst);
+    }
+    const Topology topology(std::move(arrays));
+    const Order& order = topology.order();
+    if (order.is_acyclic() && order.nodes.empty()) return;
+    std::vector<int32_t> nodes = order.nodes;
+    for (size_t c = 0; c + 1 < order.component.size(); ++c) {
+      const std::span<int32_t> members(nodes.begin() + order.component[c],
+                                       nodes.begin() + order.component[c + 1]);
+      if (members.size() == 1) continue;
+      std::ranges::sort(members, {}, [&](int32_t n) {
+        return std::pair(num_epsilons(kept_[n]), reached_[kept_[n]].node);
+      });
+    }
+    std::vector<int32_t> rank(nodes.size());
+    for (size_t p = 0; p < nodes.size(); ++p) rank[nodes[p]] = static_cast<int32_t>(p);
+    for (const int32_t i : kept_) reached_[i].id = rank[reached_[i].id];
+    for (Link& link : links_) link = {rank[link.src], rank[link.dst], link.arc, link.weight};
+    std::erase_if(links_, [](const Link& link) { return link.src >= link.dst; });
+    std::ranges::stable_sort(links_, {}, &Link::src);
+  }
+
+  int32_t num_epsilons(int32_t at) const {
+    int32_t count = 0;
+    while ((at = reached_[at].parent) >= 0) ++count;
+    return count;
+  }
+
+  const Topology& topology_;
+  const LabelIndex& index_;
+  const T* weight_;
+  const T* emission_;
+  Pruning pruning_;
+  /// Where in `reached_` a node of the graph is, or -1.
+  Column slot_;
+  std::vector<Reached> reached_;
+  std::vector<Active> front_;
+  std::vector<Step> steps_;
+  std::vector<Link> links_;
+  std::vector<int32_t> active_, kept_;
+  std::vector<double> scores_;
+  Lattice<T> lattice_;
+};
+
+/// The nodes and arcs of a lattice on paths that are at most some score below the best.
+struct Selection {
+  std::vector<int32_t> node;  // new ids, or -1
+  int32_t num_nodes = 0;
+  std::vector<bool> has_arc;
+};
+
+template <class T>
+Selection select(const Lattice<T>& lattice, double lattice_beam) {
+  const auto num_nodes = static_cast<size_t>(lattice.num_nodes);
+  const int64_t num_arcs = lattice.arcs.size();
+  Selection out{std::vector<int32_t>(num_nodes, -1), 0,
+                std::vector<bool>(static_cast<size_t>(num_arcs))};
+  Buffer<double> to_end(num_nodes, kNegInf);
+  for (const int32_t n : lattice.accept) to_end[n] = 0.0;
+  for (int64_t k = num_arcs; k-- > 0;) {
+    const LatticeArc<T>& a = lattice.arcs[k];
+    to_end[a.src] = std::max(to_end[a.src], static_cast<double>(a.weight) + to_end[a.dst]);
+  }
+  double best = kNegInf;
+  for (const int32_t n : lattice.start) best = std::max(best, to_end[n]);
+  // How much the best path through a node loses up to there. Each step loses what it is worse than
+  // the best way on, so a best path loses exactly nothing, whatever rounding does to sums.
+  Buffer<double> loss(num_nodes, kInf);
+  const auto keep = [&](int32_t node, double value) {
+    loss[node] = std::min(loss[node], value);
+    out.node[node] = 0;
+  };
+  for (const int32_t n : lattice.start)
+    if (to_end[n] > kNegInf && best - to_end[n] <= lattice_beam) keep(n, best - to_end[n]);
+  for (int64_t k = 0; k < num_arcs; ++k) {
+    const LatticeArc<T>& a = lattice.arcs[k];
+    if (out.node[a.src] < 0 || to_end[a.dst] == kNegInf) continue;
+    const double way = static_cast<double>(a.weight) + to_end[a.dst];
+    const double value = loss[a.src] + (to_end[a.src] - way);
+    if (!(value <= lattice_beam)) continue;
+    out.has_arc[static_cast<size_t>(k)] = true;
+    keep(a.dst, value);
+  }
+  for (int32_t& id : out.node)
+    if (id == 0) id = out.num_nodes++;
+  return out;
+}
+
+/// The chosen part of a lattice as a graph, its arcs in the order of their sources.
+template <class T>
+Graph record_lattice(const Graph& graph, const Graph& emissions, const Lattice<T>& lattice,
+                     const Selection& chosen) {
+  const Topology& t = graph.topology();
+  const auto ilabel = t.ilabel(), olabel = t.olabel();
+  const int32_t labels = emissions.topology().dense()->labels;
+  Arrays out;
+  out.num_nodes = chosen.num_nodes;
+  for (const int32_t n : lattice.start)
+    if (chosen.node[n] >= 0) out.start.push_back(chosen.node[n]);
+  for (const int32_t n : lattice.accept)
+    if (chosen.node[n] >= 0) out.accept.push_back(chosen.node[n]);
+  std::ranges::sort(out.accept);
+  std::vector<int32_t> next(static_cast<size_t>(out.num_nodes) + 1);
+  size_t count = 0;
+  for (int64_t k = 0; k < lattice.arcs.size(); ++k)
+    if (chosen.has_arc[static_cast<size_t>(k)]) {
+      ++next[chosen.node[lattice.arcs[k].src] + 1];
+      ++count;
+    }
+  for (size_t n = 0; n + 1 < next.size(); ++n) next[n + 1] += next[n];
+  for (auto* column : {&out.src, &out.dst, &out.ilabel}) column->resize(count);
+  if (!t.is_acceptor()) out.olabel.resize(count);
+  std::vector<int32_t> graph_arcs(count), emission_arcs(count);
+  for (int64_t k = 0; k < lattice.arcs.size(); ++k) {
+    if (!chosen.has_arc[static_cast<size_t>(k)]) continue;
+    const LatticeArc<T>& a = lattice.arcs[k];
+    const int32_t at = next[chosen.node[a.src]]++;
+    out.src[at] = chosen.node[a.src];
+    out.dst[at] = chosen.node[a.dst];
+    out.ilabel[at] = ilabel[a.arc];
+    if (!out.olabel.empty()) out.olabel[at] = olabel[a.arc];
+    graph_arcs[at] = a.arc;
+    emission_arcs[at] = a.frame < 0 ? -1 : a.frame * labels + ilabel[a.arc];
+  }
+  return record_moves(kOp, std::move(out),
+                      {{graph, ArcMap::gather(std::move(graph_arcs))},
+                       {emissions, ArcMap::gather(std::move(emission_arcs))}});
+}
+
+/// Throws if an emission that some arc reads is NaN or +inf.
+template <class T>
+void check_readable(const Topology& topology, const Graph& emissions, std::span<const T> values) {
+  if (std::ranges::all_of(values, [](T w) { return w < std::numeric_limits<T>::infinity(); }))
+    return;
+  const auto ilabel = topology.ilabel();
+  std::vector<int32_t> labels(ilabel.begin(), ilabel.end());
+  std::ranges::sort(labels);
+  labels.erase(std::ranges::unique(labels).begin(), labels.end());
+  if (!labels.empty() && labels.front() == kEpsilon) labels.erase(labels.begin());
+  const trellis::Emissions view = trellis::view_emissions(emissions);
+  for (int32_t t = 0; t < view.frames; ++t) trellis::check_emissions(kOp, labels, view, t);
+}
+
+void check(const Pruning& pruning) {
+  require(pruning.beam >= 0.0, kOp, "the beam must be 0 or more, but it is ", pruning.beam);
+  require(pruning.max_active >= 1, kOp, "max_active must be 1 or more, but it is ",
+          pruning.max_active);
+  require(pruning.lattice_beam >= 0.0, kOp, "lattice_beam must be 0 or more, but it is ",
+          pruning.lattice_beam);
+}
+
+}  // namespace
+
+Graph beam_search(const Graph& graph, const Graph& emissions, const Pruning& pruning) {
+  check(pruning);
+  require(!emissions.product() && emissions.topology().dense(), kOp,
+          "the emissions must be a dense linear graph, but they are none; make them with "
+          "linear_graph");
+  const DType dtype = promote(graph.dtype(), emissions.dtype());
+  const Weights weights = graph.weights().cast(dtype), scores = emissions.weights().cast(dtype);
+  require_scorable(kOp, weights);
+  const auto [frames, labels] = *emissions.topology().dense();
+  return dispatch(dtype, [&](auto kind) {
+    using T = decltype(kind);
+    const auto weight = weights.view<T>(), emission = scores.view<T>();
+    check_readable(graph.topology(), emissions, emission);
+    Search<T> search(graph.topology(), weight.data(), emission.data(), pruning);
+    const Lattice<T>& lattice = search.run(frames, labels);
+    return record_lattice(graph, emissions, lattice, select(lattice, pruning.lattice_beam));
+  });
+}
+
+std::vector<Graph> beam_search(const std::vector<Graph>& graphs,
+                               const std::vector<Graph>& emissions, const Pruning& pruning) {
+  check(pruning);
+  const size_t size = batch_size(kOp, graphs.size(), emissions.size());
+  return map_batch(kOp, size, [&](size_t i) {
+    return beam_search(graphs[graphs.size() == 1 ? 0 : i], emissions[emissions.size() == 1 ? 0 : i],
+                       pruning);
+  });
+}
+
+}  // namespace arcgrad
