@@ -400,6 +400,50 @@ weights are read, and one number per node is set.
       },
       "graphs"_a, "emissions"_a, nb::kw_only(), "beam"_a = Pruning{}.beam,
       "max_active"_a = nb::none(), "lattice_beam"_a = nb::none());
+  m.def(
+      "best_paths",
+      [](const Graph& graph, int64_t n, bool unique) {
+        const Graph input = graph.snapshot();
+        nb::gil_scoped_release release;
+        return best_paths(input, n, unique);
+      },
+      "graph"_a, "n"_a, nb::kw_only(), "unique"_a = false, R"(
+The best accepted paths as chain graphs, the best first.
+
+Of equally good paths the one with the smallest arc ids comes first, where the first difference
+decides and an end comes before any arc; so the first is that of :func:`viterbi_path`.
+
+Args:
+    graph: A graph without cycles, or a list of graphs. A product with emissions is built.
+    n: The number of paths.
+    unique: Of the paths with the same output labels, epsilons left out, take the best only.
+
+Returns:
+    A list of chains, shorter than ``n`` if there are fewer paths; for a list of graphs, a list of
+    such lists.
+
+Raises:
+    ValueError: If the graph has a cycle, a weight is NaN or +inf, or ``n`` is less than 1.
+
+Gradient: each arc of a path passes its gradient to the arc it came from. Time: O(nodes + arcs) for
+the best score from each node to the end, and then a best-first search that takes no wrong step:
+O(log(n L)) for each of at most n L steps with paths of L arcs, and sorting the arcs of the nodes it
+comes to. With ``unique``, a step adds a label to a string and takes the time of all arcs that the
+string can reach and that may still be on one of the n paths.
+
+>>> import arcgrad as ag
+>>> graph = ag.linear_graph(2, 2, [[0.0, 1.0], [3.0, 2.5]])
+>>> [(path.labels_to_list(), ag.viterbi_score(path).item()) for path in ag.best_paths(graph, 2)]
+[([1, 0], 4.0), ([1, 1], 3.5)]
+)");
+  m.def(
+      "best_paths",
+      [](const std::vector<Graph>& graphs, int64_t n, bool unique) {
+        const std::vector<Graph> inputs = snapshots(graphs);
+        nb::gil_scoped_release release;
+        return best_paths(inputs, n, unique);
+      },
+      "graph"_a, "n"_a, nb::kw_only(), "unique"_a = false);
 }
 
 void init_rational(nb::module_& m) {

@@ -168,6 +168,16 @@ def trace(path: Path) -> list[tuple[int, int, float]]:
     return [(arc.ilabel, arc.olabel, arc.weight) for arc in path]
 
 
+def chains(graph: ag.Graph) -> list[list[tuple[int, int, float]]]:
+    """The labels and weights along each path of a union of chains, in order."""
+    _, start, _, arcs = table(graph)
+    ends = [*start[1:], graph.num_nodes()]
+    return [
+        trace(tuple(arc for arc in arcs if low <= arc.src < high))
+        for low, high in zip(start, ends, strict=True)
+    ]
+
+
 def item(graph: ag.Graph) -> float:
     return graph.item()
 
@@ -252,6 +262,17 @@ def best(found: list[Path]) -> Path | None:
 def viterbi_path(found: list[Path]) -> list[tuple[int, int, float]] | None:
     path = best(found)
     return None if path is None else trace(path)
+
+
+def best_paths(found: list[Path], n: int, *, unique=False) -> list[list[tuple[int, int, float]]]:
+    """The best path, the best of the rest, and so on; unique: none with an output seen before."""
+    rest, taken = list(found), []
+    while len(taken) < n and (path := best(rest)) is not None:
+        taken.append(trace(path))
+        rest.remove(path)
+        if unique:
+            rest = [other for other in rest if spell(other)[1] != spell(path)[1]]
+    return taken
 
 
 def arc_posteriors(num_arcs: int, found: list[Path]) -> list[float]:
@@ -499,6 +520,18 @@ OPS = [
             ("", graphs(), language),
             ("cyclic", convergent(transducer=False, epsilon=False), strings),
         )
+    ),
+    *(
+        Op(
+            "best_paths",
+            lambda graph, unique=unique: ag.union(ag.best_paths(graph, 3, unique=unique)),
+            partial(best_paths, n=3, unique=unique),
+            one(possible),
+            "unique" if unique else "",
+            paths,
+            chains,
+        )
+        for unique in (False, True)
     ),
     # Rational operations
     Op("union", of_list(ag.union), union, two(graphs())),

@@ -44,6 +44,10 @@ struct Pruning {
 Graph beam_search(const Graph& graph, const Graph& emissions, const Pruning& pruning = {});
 std::vector<Graph> beam_search(const std::vector<Graph>& graphs,
                                const std::vector<Graph>& emissions, const Pruning& pruning = {});
+/// The best paths of a graph, the best first.
+std::vector<Graph> best_paths(const Graph& graph, int64_t n, bool unique = false);
+std::vector<std::vector<Graph>> best_paths(const std::vector<Graph>& graphs, int64_t n,
+                                           bool unique = false);
 
 // Rational operations
 Graph union_(const std::vector<Graph>& graphs);

@@ -1,0 +1,380 @@
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <queue>
+#include <unordered_map>
+
+#include "arcgrad/batch.h"
+#include "arcgrad/ops.h"
+#include "arcgrad/paths.h"
+#include "arcgrad/sweep.h"
+
+namespace arcgrad {
+namespace {
+
+constexpr char kOp[] = "best_paths";
+/// Stands for the end of a path, which comes before any arc.
+constexpr int32_t kEnd = -1;
+
+/// Paths that share their beginnings: an entry is a path, one arc longer than its parent.
+class PathTree {
+ public:
+  static constexpr int64_t kEmpty = 0;
+
+  int64_t add(int64_t parent, int32_t arc) {
+    // Jumps have such lengths that any ancestor is a logarithmic number of them away.
+    const Entry& p = entries_[parent];
+    const Entry &near = entries_[p.jump], &far = entries_[near.jump];
+    const int64_t jump = p.depth - near.depth == near.depth - far.depth ? near.jump : parent;
+    entries_.push_back({parent, jump, p.depth + 1, arc});
+    return static_cast<int64_t>(entries_.size()) - 1;
+  }
+  void remove_last() { entries_.pop_back(); }
+
+  int64_t parent(int64_t path) const { return entries_[path].parent; }
+
+  /// Whether path `a` comes first: by the arc at the first difference, or as a beginning of `b`.
+  bool is_before(int64_t a, int64_t b) const {
+    int64_t x = ancestor(a, entries_[b].depth), y = ancestor(b, entries_[a].depth);
+    if (x == y) return entries_[a].depth < entries_[b].depth;
+    while (entries_[x].parent != entries_[y].parent) {
+      const bool is_far = entries_[x].jump != entries_[y].jump;
+      x = is_far ? entries_[x].jump : entries_[x].parent;
+      y = is_far ? entries_[y].jump : entries_[y].parent;
+    }
+    return entries_[x].arc != entries_[y].arc ? entries_[x].arc < entries_[y].arc : x < y;
+  }
+
+  std::vector<int32_t> arcs(int64_t path) const {
+    std::vector<int32_t> out;
+    for (; path != kEmpty; path = entries_[path].parent)
+      if (entries_[path].arc != kEnd) out.push_back(entries_[path].arc);
+    std::ranges::reverse(out);
+    return out;
+  }
+
+ private:
+  struct Entry {
+    int64_t parent, jump;
+    int32_t depth, arc;
+  };
+
+  int64_t ancestor(int64_t path, int32_t depth) const {
+    while (entries_[path].depth > depth) {
+      const int64_t jump = entries_[path].jump;
+      path = entries_[jump].depth >= depth ? jump : entries_[path].parent;
+    }
+    return path;
+  }
+
+  std::vector<Entry> entries_{{kEmpty, kEmpty, 0, kEnd}};
+};
+
+/// The order of what waits in a queue: by loss, and then by path.
+struct IsWorse {
+  const PathTree& tree;
+  bool operator()(const auto& a, const auto& b) const {
+    return a.loss != b.loss ? a.loss > b.loss : tree.is_before(b.path, a.path);
+  }
+};
+
+/// How much a step loses against the best way on from its node. The sum along a path is what its
+/// score lacks to the best one, and each best way on loses exactly nothing.
+class Losses {
+ public:
+  explicit Losses(const Graph& graph)
+      : topology_(graph.topology()),
+        weights_(graph.weights().cast(DType::float64)),
+        sweep_(graph.topology_ptr(), weights_, topology_.accept(),
+               {.op = kOp, .direction = Direction::reverse, .semiring = Semiring::tropical}) {
+    for (const int32_t n : topology_.start()) best_ = std::max(best_, sweep_.score(n));
+  }
+
+  const Topology& topology() const { return topology_; }
+  bool has_path() const { return best_ > kNegInf; }
+  double of_start(int32_t node) const { return best_ - sweep_.score(node); }
+  /// Calls `visit(loss, arc, destination)` for the ways on from a node that lead to an end.
+  template <class Visit>
+  void for_steps(int32_t node, const Visit& visit) const {
+    const double best = sweep_.score(node);
+    if (best == kNegInf) return;
+    if (topology_.is_accept(node)) visit(best, kEnd, -1);
+    const Adjacency& out = topology_.out();
+    const auto weight = weights_.view<double>();
+    for (int32_t k = out.offset[node]; k < out.offset[node + 1]; ++k) {
+      const double way = weight[out.arc(k)] + sweep_.score(out.node[k]);
+      if (way > kNegInf) visit(best - way, out.arc(k), out.node[k]);
+    }
+  }
+
+ private:
+  const Topology& topology_;
+  Weights weights_;
+  Sweep sweep_;
+  double best_ = kNegInf;
+};
+
+/// All paths, the best first. Of the ways on from a node only the best that was not yet taken
+/// waits in the queue, so a path adds two entries for each of its arcs.
+class PathSearch {
+ public:
+  explicit PathSearch(const Losses& losses)
+      : losses_(losses), ways_of_(static_cast<size_t>(losses.topology().num_nodes())) {
+    for (const int32_t n : losses.topology().start()) append_ways(n, losses.of_start(n));
+    push(PathTree::kEmpty, 0.0, {0, sort_ways(0)});
+  }
+  PathSearch(const PathSearch&) = delete;
+
+  /// The arcs of the next path; nothing if there is none.
+  std::optional<std::vector<int32_t>> next() {
+    while (!queue_.empty()) {
+      constexpr int64_t kBetweenPolls = 256;
+      if (++count_ % kBetweenPolls == 0) poll_interrupt();
+      const Item item = queue_.top();
+      queue_.pop();
+      const Way way = ways_[item.ways.begin];
+      push(tree_.parent(item.path), item.loss_before, {item.ways.begin + 1, item.ways.end});
+      if (way.arc == kEnd) return tree_.arcs(item.path);
+      push(item.path, item.loss, ways_from(way.dst));
+    }
+    return std::nullopt;
+  }
+
+ private:
+  struct Way {
+    double loss;
+    int32_t arc, dst;
+  };
+  /// The ways on from a node, the best first.
+  struct Range {
+    int64_t begin, end;
+  };
+  /// A path that ends with the first of some ways.
+  struct Item {
+    double loss;
+    int64_t path;
+    double loss_before;
+    Range ways;
+  };
+  void push(int64_t path, double loss, Range ways) {
+    if (ways.begin == ways.end) return;
+    const Way& first = ways_[ways.begin];
+    queue_.push({loss + first.loss, tree_.add(path, first.arc), loss, ways});
+  }
+
+  Range ways_from(int32_t node) {
+    Range& range = ways_of_[node];
+    if (range.begin == range.end) {
+      range.begin = static_cast<int64_t>(ways_.size());
+      append_ways(node, 0.0);
+      range.end = sort_ways(range.begin);
+    }
+    return range;
+  }
+  void append_ways(int32_t node, double loss_before) {
+    losses_.for_steps(node, [&](double loss, int32_t arc, int32_t dst) {
+      ways_.push_back({loss_before + loss, arc, dst});
+    });
+  }
+  int64_t sort_ways(int64_t begin) {
+    std::ranges::stable_sort(ways_.begin() + begin, ways_.end(), {},
+                             [](const Way& way) { return std::pair(way.loss, way.arc); });
+    return static_cast<int64_t>(ways_.size());
+  }
+
+  const Losses& losses_;
+  PathTree tree_;
+  std::vector<Way> ways_;
+  std::vector<Range> ways_of_;
+  std::priority_queue<Item, std::vector<Item>, IsWorse> queue_{IsWorse{tree_}};
+  int64_t count_ = 0;
+};
+
+/// The best path of each output string, the best first. An entry of the queue is the beginning of
+/// a string together with the best path to every node that can be reached by it.
+class StringSearch {
+ public:
+  StringSearch(const Losses& losses, int64_t n)
+      : losses_(losses), n_(static_cast<size_t>(n)), position_(positions(losses.topology())) {
+    slot_.resize(position_.size(), -1);
+    Item root{0.0, PathTree::kEmpty, {}};
+    for (const int32_t node : losses.topology().start())
+      root.places.push_back({node, PathTree::kEmpty, losses.of_start(node)});
+    queue_.push_back(std::move(root));
+  }
+  StringSearch(const StringSearch&) = delete;
+
+  /// The arcs of the next path; nothing if there is none.
+  std::optional<std::vector<int32_t>> next() {
+    while (!queue_.empty()) {
+      poll_interrupt();
+      std::ranges::pop_heap(queue_, IsWorse{tree_});
+      const Item item = std::move(queue_.back());
+      queue_.pop_back();
+      if (item.places.empty()) return tree_.arcs(item.path);
+      extend(item);
+    }
+    return std::nullopt;
+  }
+
+ private:
+  static constexpr double kInf = std::numeric_limits<double>::infinity();
+  /// The best path with some output to a node.
+  struct Place {
+    int32_t node;
+    int64_t path;
+    double loss;
+  };
+  /// The best of some places, or a whole path if there are none.
+  struct Item {
+    double loss;
+    int64_t path;
+    std::vector<Place> places;
+  };
+
+  static std::vector<int32_t> positions(const Topology& topology) {
+    std::vector<int32_t> position(static_cast<size_t>(topology.num_nodes()));
+    for (int32_t p = 0; p < topology.num_nodes(); ++p) position[topology.order().node(p)] = p;
+    return position;
+  }
+
+  /// Replaces `to` by the path one arc longer than `path` if that is better.
+  void improve(Place& to, int64_t path, int32_t arc, double loss) {
+    if (loss > to.loss) return;
+    const int64_t longer = tree_.add(path, arc);
+    if (loss == to.loss && !tree_.is_before(longer, to.path))
+      tree_.remove_last();
+    else
+      to = {to.node, longer, loss};
+  }
+
+  /// Puts the string of an item, ended or one label longer, in its place.
+  void extend(const Item& item) {
+    const Topology& t = losses_.topology();
+    const auto olabel = t.olabel();
+    // Without cycles the best path to a node is known once all nodes before it had their turn.
+    std::priority_queue<int32_t, std::vector<int32_t>, std::greater<>> turns;
+    std::vector<Place> places;
+    const auto reach = [&](int32_t node) -> Place& {
+      if (slot_[node] < 0) {
+        slot_[node] = static_cast<int32_t>(places.size());
+        places.push_back({node, PathTree::kEmpty, kInf});
+        turns.push(position_[node]);
+      }
+      return places[slot_[node]];
+    };
+    Place end{-1, PathTree::kEmpty, kInf};
+    std::vector<Longer> longer;
+    std::unordered_map<uint64_t, size_t> known;
+    const auto reach_with = [&](int32_t label, int32_t node) -> Place& {
+      const auto key = uint64_t{static_cast<uint32_t>(label)} << 32 | static_cast<uint32_t>(node);
+      const auto [at, is_new] = known.try_emplace(key, longer.size());
+      if (is_new) longer.push_back({label, {node, PathTree::kEmpty, kInf}});
+      return longer[at->second].place;
+    };
+    const auto leave = [&](const Place from) {
+      losses_.for_steps(from.node, [&](double loss, int32_t arc, int32_t dst) {
+        loss += from.loss;
+        if (loss > bound_) return;
+        Place& to = arc == kEnd               ? end
+                    : olabel[arc] == kEpsilon ? reach(dst)
+                                              : reach_with(olabel[arc], dst);
+        improve(to, from.path, arc, loss);
+      });
+    };
+    // The empty path to a start and a longer one to the same node differ at once in what follows,
+    // so they must not be compared as ways to that node.
+    for (const Place& p : item.places)
+      if (p.path == PathTree::kEmpty)
+        leave(p);
+      else
+        reach(p.node) = p;
+    for (; !turns.empty(); turns.pop()) leave(places[slot_[t.order().node(turns.top())]]);
+    for (const Place& p : places) slot_[p.node] = -1;
+
+    std::vector<Item> items;
+    if (end.loss < kInf) items.push_back({end.loss, end.path, {}});
+    std::ranges::stable_sort(longer, {}, &Longer::label);
+    for (size_t k = 0; k < longer.size(); ++k) {
+      const Place& place = longer[k].place;
+      if (k == 0 || longer[k].label != longer[k - 1].label)
+        items.push_back({place.loss, place.path, {}});
+      Item& last = items.back();
+      last.places.push_back(place);
+      if (IsWorse{tree_}(last, place)) {
+        last.loss = place.loss;
+        last.path = place.path;
+      }
+    }
+    tighten(items);
+    for (Item& each : items) {
+      if (each.loss > bound_) continue;
+      queue_.push_back(std::move(each));
+      std::ranges::push_heap(queue_, IsWorse{tree_});
+    }
+  }
+  struct Longer {
+    int32_t label;
+    Place place;
+  };
+
+  /// Every item has a string that loses no more than the item, and no two share one. So the n
+  /// smallest losses bound what the n best strings lose, and paths beyond that need no search.
+  void tighten(const std::vector<Item>& items) {
+    std::vector<double> found;
+    for (const Item& item : items) found.push_back(item.loss);
+    std::ranges::sort(found);
+    // The first takes the place of the item that was extended.
+    for (size_t k = smallest_.empty() ? 0 : 1; k < found.size(); ++k) {
+      smallest_.push(found[k]);
+      if (smallest_.size() > n_) smallest_.pop();
+    }
+    if (smallest_.size() == n_) bound_ = smallest_.top();
+  }
+
+  const Losses& losses_;
+  size_t n_;
+  /// Of each node, in topological order.
+  std::vector<int32_t> position_;
+  /// Of each node, among the places of the item that is being extended.
+  std::vector<int32_t> slot_;
+  PathTree tree_;
+  std::vector<Item> queue_;
+  std::priority_queue<double> smallest_;
+  double bound_ = kInf;
+};
+
+template <class Search>
+std::vector<Graph> take(const Graph& graph, int64_t n, Search&& search) {
+  std::vector<Graph> out;
+  while (static_cast<int64_t>(out.size()) < n) {
+    std::optional<std::vector<int32_t>> arcs = search.next();
+    if (!arcs) break;
+    out.push_back(record_path(kOp, graph, std::move(*arcs)));
+  }
+  return out;
+}
+
+void check(int64_t n) { require(n >= 1, kOp, "n must be 1 or more, but it is ", n); }
+
+}  // namespace
+
+std::vector<Graph> best_paths(const Graph& graph, int64_t n, bool unique) {
+  check(n);
+  require_acyclic(kOp, graph.topology());
+  const Losses losses(graph);
+  if (!losses.has_path()) return {};
+  return unique ? take(graph, n, StringSearch(losses, n)) : take(graph, n, PathSearch(losses));
+}
+
+std::vector<std::vector<Graph>> best_paths(const std::vector<Graph>& graphs, int64_t n,
+                                           bool unique) {
+  check(n);
+  std::vector<std::vector<Graph>> out(graphs.size());
+  int64_t work = 0;
+  for (const Graph& graph : graphs) work += work_of(graph);
+  for_batch(kOp, graphs.size(), [&](size_t i) { out[i] = best_paths(graphs[i], n, unique); }, work);
+  return out;
+}
+
+}  // namespace arcgrad
