@@ -184,3 +184,55 @@ def test_what_does_not_fit_has_no_alignment():
     loss = agt.TransducerLoss(Tokens.ctc(4))
     x = random(1, 5, 4)
     assert loss.forced_align(x, [[1, 2]]) == agt.forced_align(x, [[1, 2]])
+
+
+# Search
+
+
+def test_a_wide_beam_finds_the_exact_best():
+    x = random(4, 6, 4, seed=3)
+    found = agt.beam_search(x, nbest=3)
+    tokens = Tokens.ctc(4)
+    for example, hypotheses in zip(x, found, strict=True):
+        exact = ag.viterbi_score(ag.compose(ag.linear_graph(6, 4, example.numpy()), tokens.graph()))
+        assert hypotheses[0].score == pytest.approx(exact.item(), rel=1e-6)
+        scores = [h.score for h in hypotheses]
+        assert scores == sorted(scores, reverse=True)
+        assert len({tuple(h.labels) for h in hypotheses}) == 3
+    assert [h[0].labels for h in found] == agt.viterbi(x)
+
+
+def test_a_search_through_a_lexicon():
+    # The words 0 = "1 2" and 1 = "2 2", in any order.
+    words = ag.closure(
+        ag.union([ag.chain_graph([1, 2], [0, ag.epsilon]), ag.chain_graph([2, 2], [1, ag.epsilon])])
+    )
+    graph = ag.compose(Tokens.ctc(3).graph(), words)
+    x = torch.eye(3)[torch.tensor([[1, 2, 0, 2, 0, 2]])].mul(5)
+    found = agt.beam_search(x, graph, beam=20.0, max_active=50, nbest=1)
+    assert found[0][0].labels == [0, 1]
+
+
+def test_lattices_are_differentiable_and_can_be_rescored():
+    x = random(2, 4, 3).double().requires_grad_()
+
+    def total(x):
+        return agt.tensor(ag.forward_score(agt.beam_search(x, bigram())))
+
+    exact = agt.tensor(ag.forward_score(ag.intersect(bigram(), agt.emissions(x))))
+    assert torch.allclose(total(x), exact)
+    assert torch.autograd.gradcheck(total, x)
+    lattices = agt.beam_search(x, bigram(), lengths=[4, 2])
+    rescored = ag.viterbi_score(ag.intersect(lattices, bigram(1)))
+    both = ag.intersect(ag.intersect(bigram(), bigram(1)), agt.emissions(x, [4, 2]))
+    for one, two in zip(rescored, ag.viterbi_score(both), strict=True):
+        assert one.item() == pytest.approx(two.item(), rel=1e-6)
+
+
+def test_narrow_searches():
+    x = random(1, 8, 4)
+    wide, narrow = (agt.beam_search(x, beam=beam)[0] for beam in (100.0, 0.5))
+    assert narrow.num_arcs() < wide.num_arcs()
+    pruned = agt.beam_search(x, prune=0.0)[0]
+    assert ag.viterbi_score(pruned).item() == pytest.approx(ag.viterbi_score(wide).item())
+    assert agt.beam_search(x, ag.Graph(calc_grad=False), nbest=2) == [[]]

@@ -14,7 +14,7 @@ except ImportError as error:
 from ._bridge import emissions, graph, tensor
 from .asg import ASGLoss
 from .ctc import CTCLoss, ctc_loss
-from .decoding import TokenSpan, forced_align, viterbi
+from .decoding import Hypothesis, TokenSpan, beam_search, forced_align, viterbi
 from .sequence import SequenceLoss
 from .stc import STCLoss
 from .transducer import TransducerLoss
@@ -22,10 +22,12 @@ from .transducer import TransducerLoss
 __all__ = [
     "ASGLoss",
     "CTCLoss",
+    "Hypothesis",
     "STCLoss",
     "SequenceLoss",
     "TokenSpan",
     "TransducerLoss",
+    "beam_search",
     "ctc_loss",
     "emissions",
     "forced_align",

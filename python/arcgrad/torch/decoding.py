@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -24,6 +25,13 @@ class TokenSpan(NamedTuple):
     token: int
     start: int
     end: int
+    score: float
+
+
+class Hypothesis(NamedTuple):
+    """A result of a search: output labels without epsilons, and the score of the best path."""
+
+    labels: list[int]
     score: float
 
 
@@ -195,3 +203,53 @@ def _spans(
         score = float(np.mean(np.asarray(emissions.weights_view())[begin:end, token]))
         spans.append(TokenSpan(token, begin, end, score))
     return spans
+
+
+def beam_search(
+    emissions: Tensor,
+    graph: ag.Graph | Sequence[ag.Graph] | None = None,
+    *,
+    lengths: Any = None,
+    beam: float = math.inf,
+    max_active: int | None = None,
+    prune: float | None = None,
+    nbest: int | None = None,
+    blank: int = 0,
+) -> Any:
+    """Searches a graph for the best outputs: a lexicon, a language model, or both composed.
+
+    Args:
+        emissions: Scores ``[B, T, C]`` or ``[T, C]``.
+        graph: A graph whose input labels are those of the emissions, or one per example. By default
+            the token graph of CTC with ``blank``. It may have cycles and epsilon arcs.
+        lengths: The number of frames of each example.
+        beam: Nodes that are so much worse than the best of their frame are dropped.
+        max_active: At most so many nodes are kept at each frame.
+        prune: Arcs of the result on no path within this of the best are dropped.
+        nbest: How many different outputs to return. By default the search returns lattices.
+        blank: The label of the blank, if no graph is given.
+
+    Returns:
+        With ``nbest``, for each example a list of :class:`Hypothesis`, best first. Otherwise a
+        lattice for each example: a graph of all paths that survived, which can be rescored,
+        intersected and differentiated. Nothing survives if the beam is too narrow: then the list
+        or the lattice is empty. With the default beam the best result is that of the exact search.
+
+    >>> import torch, arcgrad.torch as agt
+    >>> x = torch.eye(4)[torch.tensor([[1, 1, 0, 1, 2]])].mul(5)
+    >>> agt.beam_search(x, beam=8.0, nbest=2)[0][0].labels
+    [1, 1, 2]
+    """
+    op = "beam_search"
+    if graph is None:
+        graph = ag.tokens.Tokens.ctc(emissions.shape[-1], blank).graph()
+    graphs = _borrow(op, emissions, lengths, True)
+    lattices = ag.beam_search(graph, graphs, beam=beam, max_active=max_active, lattice_beam=prune)
+    if nbest is None:
+        return lattices
+    with ag.no_grad():
+        found = ag.best_paths(lattices, nbest, unique=True)
+    return [
+        [Hypothesis(_labels(path.olabels()), sum(path.weights_to_list())) for path in paths]
+        for paths in found
+    ]
