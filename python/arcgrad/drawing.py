@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeAlias
 
+from . import _files
 from ._core import Graph, to_dot
 
 Symbols: TypeAlias = dict[int, str] | list[str]
@@ -86,7 +86,7 @@ def draw(
         dot = to_dot(graph, isymbols, osymbols)
     except (TypeError, ValueError) as error:
         raise type(error)(str(error).replace("write_dot", "draw", 1)) from None
-    _write(path, _render(graph, dot, kind, max_seconds))
+    _files.write(path, _render(graph, dot, kind, max_seconds))
 
 
 def svg(graph: Graph) -> str | None:
@@ -126,13 +126,3 @@ def _render(graph: Graph, dot: str, kind: str, max_seconds: float) -> bytes:
         reason = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
         raise RuntimeError(f"draw: Graphviz must render the graph, but it failed: {reason}")
     return done.stdout
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Replaces a file in one step: a failure leaves the old one as it was."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
-    try:
-        partial.write_bytes(content)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)

@@ -1,0 +1,50 @@
+"""Reading and replacing files."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import threading
+import zlib
+from pathlib import Path
+
+GZIP = b"\x1f\x8b"
+
+
+def read(op: str, path: str | os.PathLike[str]) -> bytes:
+    """The content of a file, unpacked if it is a gzip file, whatever its name."""
+    content = Path(path).read_bytes()
+    if not content.startswith(GZIP):
+        return content
+    try:
+        return gzip.decompress(content)
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueError(
+            f"{op}: {str(path)!r} must be a whole gzip file, but it is damaged: {error}"
+        ) from None
+
+
+def write(path: str | os.PathLike[str], content: bytes) -> None:
+    """Replaces a file in one step: a failure leaves the old one as it was."""
+    # A link stays a link to the new content.
+    target = Path(os.path.realpath(path))
+    mode = None
+    if target.exists():
+        # A write-protected file is refused here; a device holds nothing to protect.
+        with open(target, "r+b") as file:
+            if not target.is_file():
+                file.write(content)
+                return
+        mode = target.stat().st_mode & 0o7777
+    partial = target.with_name(f".arcgrad-{os.getpid()}-{threading.get_ident()}.tmp")
+    try:
+        with open(partial, "wb") as file:
+            file.write(content)
+            file.flush()
+            # Without this a crash of the machine could leave an empty file under the final name.
+            os.fsync(file.fileno())
+        if mode is not None:
+            partial.chmod(mode)
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
