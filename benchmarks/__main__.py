@@ -10,7 +10,7 @@ import arcgrad as ag
 
 from .harness import Report, Settings, clear_progress, environment, is_busy, report_text, write_json
 
-CASES = ("forward", "compose", "construct", "second_order", "batch", "slope", "trellis")
+CASES = ("forward", "compose", "construct", "second_order", "batch", "slope", "trellis", "ngram")
 
 
 def main() -> None:

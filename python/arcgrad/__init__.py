@@ -1,6 +1,6 @@
 """Differentiable weighted finite-state transducers."""
 
-from . import criterion, tokens
+from . import criterion, ngram, tokens
 from ._core import (
     Explanation,
     Graph,
@@ -92,6 +92,7 @@ __all__ = [
     "load",
     "loadtxt",
     "negate",
+    "ngram",
     "no_grad",
     "outer_score",
     "parallel_for",

@@ -1,0 +1,22 @@
+"""N-grams: transition graphs, counts, language models and ARPA files."""
+
+from ._table import END, START
+from .arpa import load_arpa, save_arpa
+from .backoff import backoff_graph
+from .counts import Counts, count
+from .dense import dense_graph
+from .model import Model
+from .smoothing import estimate
+
+__all__ = [
+    "END",
+    "START",
+    "Counts",
+    "Model",
+    "backoff_graph",
+    "count",
+    "dense_graph",
+    "estimate",
+    "load_arpa",
+    "save_arpa",
+]

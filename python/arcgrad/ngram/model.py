@@ -1,0 +1,272 @@
+"""Back-off language models."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arcgrad._core import Graph
+
+from ._table import END, START, Floats, Ints, Rows, Table, take, windows
+from .backoff import backoff_graph
+from .counts import Token, batches, check_symbols, with_ends
+
+
+class Model:
+    r"""A back-off language model: the probability of a token given the tokens before it.
+
+    .. math::
+        p(w \mid h) = \begin{cases} e^{s(hw)} & \text{if the model has } hw \\
+        e^{\beta(h)} p(w \mid h') & \text{otherwise} \end{cases}
+
+    where h' is h without its first token and the back-off weight :math:`\beta(h)` is 0 if the
+    model does not have h. Scores are natural logarithms. Models are made by :func:`estimate` and
+    :func:`load_arpa`, not by the constructor.
+
+    >>> import arcgrad as ag
+    >>> counts = ag.ngram.count(["abab", "ba", "bb"], order=2)
+    >>> model = ag.ngram.estimate(counts, "mle")
+    >>> model
+    Model(order 2, 4 + 7 n-grams, 2 tokens)
+    >>> round(model.score("ab"), 4)  # log of 1/3 x 2/3 x 2/5
+    -2.4204
+    """
+
+    def __init__(
+        self,
+        tables: list[Table],
+        log_probs: list[Floats],
+        back_offs: list[Floats],
+        *,
+        num_tokens: int,
+        symbols: Sequence[str] | None = None,
+        unknown: int | None = None,
+    ) -> None:
+        tables, log_probs, back_offs = _close(tables, log_probs, back_offs)
+        self._tables, self._log_probs, self._back_offs = tables, log_probs, back_offs
+        for array in [*log_probs, *back_offs]:
+            array.setflags(write=False)
+        self._num_tokens, self._unknown = num_tokens, unknown
+        self._symbols = None if symbols is None else check_symbols("Model", symbols)
+        self._ids = {name: i for i, name in enumerate(self._symbols or ())}
+
+    @property
+    def order(self) -> int:
+        """The length of the longest n-grams."""
+        return len(self._tables)
+
+    @property
+    def num_tokens(self) -> int:
+        """The number of tokens; ``<s>`` and ``</s>`` are none of them."""
+        return self._num_tokens
+
+    @property
+    def symbols(self) -> tuple[str, ...] | None:
+        """The names of the tokens, if they have any."""
+        return self._symbols
+
+    @property
+    def unknown(self) -> int | None:
+        """The token ``<unk>`` that stands for all that the model does not know, if there is one."""
+        return self._unknown
+
+    @property
+    def has_start(self) -> bool:
+        """Whether sequences begin with ``<s>``."""
+        return START in self._tables[0].rows[:2]
+
+    @property
+    def has_end(self) -> bool:
+        """Whether sequences end with ``</s>``."""
+        return END in self._tables[0].rows[:1]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The number of n-grams of each order, from 1; ``<s>`` alone is one."""
+        return tuple(map(len, self._tables))
+
+    def ngrams(self, order: int) -> Rows:
+        """The n-grams of one order, a row for each, in lexicographic order."""
+        return self._tables[self._place(order)].rows
+
+    def log_probs(self, order: int) -> Floats:
+        """The score of each of :meth:`ngrams`; that of ``<s>`` alone is ``-inf``."""
+        return self._log_probs[self._place(order)]
+
+    def back_offs(self, order: int) -> Floats:
+        """The back-off weight of each of :meth:`ngrams`; 0 for those of the highest order."""
+        return self._back_offs[self._place(order)]
+
+    def next_scores(self, history: Sequence[Token] = (), *, start: bool = True) -> Floats:
+        """The scores of every next token after some others.
+
+        Args:
+            history: The tokens before it.
+            start: Whether the history begins with ``<s>``, if the model has it.
+
+        Returns:
+            ``num_tokens + 1`` scores, the last one of ``</s>``. They are the logarithms of
+            probabilities that add to 1.
+
+        >>> import arcgrad as ag, numpy as np
+        >>> model = ag.ngram.estimate(ag.ngram.count(["ab", "aa"], 2), "mle")
+        >>> np.exp(model.next_scores("a")).round(3).tolist()
+        [0.333, 0.333, 0.333]
+        """
+        tokens = self._numbers("next_scores", history)
+        if start and self.has_start:
+            tokens = np.concatenate([[START], tokens])
+        tokens = tokens[max(0, len(tokens) - self.order + 1) :]
+        following = np.array([*range(self.num_tokens), END])
+        rows = np.empty((len(following), len(tokens) + 1), np.int32)
+        rows[:, :-1] = tokens
+        rows[:, -1] = following
+        return self._score_rows(rows, np.ones((rows.shape[1], len(rows)), np.bool_))
+
+    def score(self, sequence: Sequence[Token], *, start: bool = True, end: bool = True) -> float:
+        """The logarithm of the probability of a sequence.
+
+        Args:
+            sequence: Numbers, or names if the tokens have names. A token that the model does not
+                know is ``<unk>``; if the model does not have that, the score is ``-inf``.
+            start: Whether the sequence comes after ``<s>``, if the model has it.
+            end: Whether ``</s>`` comes after the sequence, if the model has it.
+
+        Raises:
+            ValueError: If a token is negative, or has a name although tokens of the model have
+                none.
+        """
+        tokens = self._numbers("score", sequence)
+        scores = self._score_stream(tokens, np.array([len(tokens)]), start, end)
+        return float(scores.sum())
+
+    def perplexity(
+        self, sequences: Iterable[Sequence[Token]], *, start: bool = True, end: bool = True
+    ) -> float:
+        """The reciprocal of the geometric mean of the probabilities of all tokens and ends.
+
+        Args:
+            sequences: Sequences as for :meth:`score`.
+            start: Whether sequences come after ``<s>``, if the model has it.
+            end: Whether ``</s>`` comes after each sequence, if the model has it.
+
+        Raises:
+            ValueError: If there is no token, or one is out of range.
+        """
+        total, number = 0.0, 0
+        for batch in batches(sequences, None):
+            parts = [self._numbers("perplexity", sequence) for sequence in batch]
+            scores = self._score_stream(
+                np.concatenate(parts), np.array(list(map(len, parts))), start, end
+            )
+            total += float(scores.sum())
+            number += len(scores)
+        if not number:
+            raise ValueError("perplexity: there must be a token, but there is none")
+        return math.exp(-total / number)
+
+    def graph(self, *, calc_grad: bool = False, dtype: Any = "float32") -> Graph:
+        """The model as a graph, with its scores and back-off weights on the arcs.
+
+        See :func:`backoff_graph`. A best path takes the better one of an n-gram and the way around
+        it by back-off, so its score is that of the model unless some n-gram is less probable than
+        its back-off; a sum over all paths counts both ways.
+
+        >>> import arcgrad as ag
+        >>> model = ag.ngram.estimate(ag.ngram.count(["abab", "ba", "bb"], 2), "kneser_ney")
+        >>> target = ag.chain_graph([0, 1])
+        >>> score = ag.viterbi_score(ag.intersect(model.graph(), target)).item()
+        >>> abs(score - model.score([0, 1])) < 1e-6
+        True
+        """
+        return backoff_graph(self, calc_grad=calc_grad, dtype=dtype)
+
+    def __repr__(self) -> str:
+        sizes = " + ".join(map(str, self.sizes))
+        return f"Model(order {self.order}, {sizes} n-grams, {self.num_tokens} tokens)"
+
+    def _place(self, order: int) -> int:
+        if not 1 <= order <= self.order:
+            raise ValueError(f"Model: the order must be 1 to {self.order}, but it is {order}")
+        return order - 1
+
+    def _numbers(self, op: str, sequence: Sequence[Token]) -> Ints:
+        """The tokens as numbers; those that the model does not know are ``<unk>``."""
+        numbers = []
+        for token in sequence:
+            if isinstance(token, str):
+                if self._symbols is None:
+                    raise ValueError(f"{op}: tokens of the model have no names, but got {token!r}")
+                numbers.append(self._ids.get(token, self.num_tokens))
+                continue
+            numbers.append(operator.index(token))
+            if numbers[-1] < 0:
+                raise ValueError(f"{op}: tokens must be 0 or more, but there is {numbers[-1]}")
+        tokens = np.minimum(np.array(numbers, np.int64), self.num_tokens)
+        if self.unknown is not None:
+            is_known = self._tables[0].find(tokens[:, None].astype(np.int32)) >= 0
+            tokens = np.where(is_known, tokens, self.unknown)
+        return tokens
+
+    def _score_stream(self, tokens: Ints, lengths: Ints, start: bool, end: bool) -> Floats:
+        """The score of each token and end of some sequences."""
+        stream, sequence = with_ends(
+            tokens, lengths, start and self.has_start, end and self.has_end
+        )
+        # Every token with those before it; what lies before its sequence is masked.
+        order = self.order
+        padded = np.concatenate([np.zeros(order - 1, np.int32), stream])
+        owner = np.concatenate([np.full(order - 1, -1), sequence])
+        rows, _ = windows(padded, owner, order)
+        if not len(stream):
+            return np.empty(0)
+        is_own = np.stack([owner[k : k + len(stream)] == sequence for k in range(order)])
+        is_scored = stream != START
+        return self._score_rows(rows[is_scored], is_own[:, is_scored])
+
+    def _score_rows(self, rows: Rows, is_own: NDArray[np.bool_]) -> Floats:
+        """The score of the last token of each row after those before it that are its own."""
+        length = rows.shape[1]
+        scores = np.full(len(rows), -math.inf)
+        for n in range(1, length + 1):
+            if n > 1:
+                history = self._tables[n - 2].find(rows[:, length - n : -1])
+                scores += np.where(is_own[length - n], take(self._back_offs[n - 2], history, 0), 0)
+            place = np.where(
+                is_own[length - n], self._tables[n - 1].find(rows[:, length - n :]), -1
+            )
+            scores = take(self._log_probs[n - 1], place, scores)
+        return scores
+
+
+def _close(
+    tables: list[Table], log_probs: list[Floats], back_offs: list[Floats]
+) -> tuple[list[Table], list[Floats], list[Floats]]:
+    """Adds the n-grams that others lack at either end, with the scores the model gives them anyway.
+
+    They change no score, and make every n-gram a path through nodes that exist.
+    """
+    whole = [table.rows for table in tables]
+    for n in range(len(tables) - 1, 0, -1):
+        parts = [whole[n - 1], whole[n][:, :-1], whole[n][:, 1:]]
+        if any((Table(whole[n - 1]).find(part) < 0).any() for part in parts[1:]):
+            whole[n - 1] = Table.of(np.concatenate(parts)).rows
+    if all(len(rows) == len(table) for rows, table in zip(whole, tables, strict=True)):
+        return tables, log_probs, back_offs
+    closed = [Table(rows) for rows in whole]
+    scores: list[Floats] = []
+    weights: list[Floats] = []
+    for n, (table, rows) in enumerate(zip(tables, whole, strict=True)):
+        place = table.find(rows)
+        score: Any = -math.inf
+        if n:
+            history = weights[n - 1][closed[n - 1].find(rows[:, :-1])]
+            score = history + scores[n - 1][closed[n - 1].find(rows[:, 1:])]
+        scores.append(take(log_probs[n], place, score))
+        weights.append(take(back_offs[n], place, 0.0))
+    return closed, scores, weights
