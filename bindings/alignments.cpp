@@ -109,16 +109,19 @@ an arc to each token that may follow.
 )");
   m.def(
       "ctc_graph",
-      [](nb::handle target, int64_t blank, nb::handle lengths, bool calc_grad, nb::handle dtype) {
+      [](nb::handle target, int64_t blank, nb::handle lengths, std::optional<int64_t> num_labels,
+         bool calc_grad, nb::handle dtype) {
         const char* op = "ctc_graph";
         const DType kind = to_dtype(op, dtype);
         const int32_t label = to_int32(op, "the blank", blank);
+        const int32_t end =
+            num_labels ? to_int32(op, "the number of labels", *num_labels) : kUnlimited;
         return of_labels(op, target, lengths, [&](const auto& targets) {
-          return ctc_graph(targets, label, calc_grad, kind);
+          return ctc_graph(targets, label, end, calc_grad, kind);
         });
       },
-      "target"_a, "blank"_a = 0, nb::kw_only(), "lengths"_a = nb::none(), "calc_grad"_a = false,
-      "dtype"_a = "float32", R"(
+      "target"_a, "blank"_a = 0, nb::kw_only(), "lengths"_a = nb::none(),
+      "num_labels"_a = nb::none(), "calc_grad"_a = false, "dtype"_a = "float32", R"(
 The alignments of a target under connectionist temporal classification (CTC).
 
 Every label lasts one frame or more, blanks may stand anywhere, and between equal labels one blank
@@ -130,6 +133,7 @@ Args:
     blank: The label of the blank.
     lengths: How many labels each target has, for the rows of a padded matrix or the parts of a
         vector.
+    num_labels: How many labels there are, if labels should be checked.
     calc_grad: Whether backward computes gradients for the arcs.
     dtype: The type of the weights, which are all 0.
 

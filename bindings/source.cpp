@@ -1,9 +1,11 @@
 #include <nanobind/stl/array.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "arcgrad/tape.h"
 #include "common.h"
@@ -108,6 +110,31 @@ nb::object read_weights(const std::vector<Graph>& graphs, bool is_double) {
   });
 }
 
+/// The sum of scores, each divided by its size and by their number if there are sizes, as an array
+/// without dimensions; and the factor of each score in that sum.
+std::pair<nb::object, nb::object> sum_scores(const std::vector<Graph>& graphs, nb::handle sizes,
+                                             bool zero_infinity, bool is_double) {
+  const size_t count = graphs.size();
+  Column divisors;
+  if (!sizes.is_none()) divisors = to_ints("sum_scores", "sizes", sizes);
+  auto* const factors = new double[std::max<size_t>(count, 1)];
+  nb::capsule owner(factors, [](void* p) noexcept { delete[] static_cast<double*>(p); });
+  double sum = 0.0;
+  for (size_t i = 0; i < count; ++i) {
+    factors[i] = sizes.is_none() ? 1.0
+                                 : 1.0 / (static_cast<double>(count) * std::max(divisors[i], 1));
+    const double score = graphs[i].item();
+    if (!zero_infinity || score < std::numeric_limits<double>::infinity()) sum += factors[i] * score;
+  }
+  nb::object total = dispatch(is_double ? DType::float64 : DType::float32, [&](auto kind) {
+    using T = decltype(kind);
+    auto* const value = new T(static_cast<T>(sum));
+    nb::capsule keeper(value, [](void* p) noexcept { delete static_cast<T*>(p); });
+    return nb::cast(nb::ndarray<nb::numpy, T>(value, 0, nullptr, keeper));
+  });
+  return {total, nb::cast(nb::ndarray<nb::numpy, double>(factors, {count}, owner))};
+}
+
 /// The roots through which gradients flow: a score that is not finite has none.
 struct Roots {
   std::vector<Graph> graphs, seeds;
@@ -122,9 +149,10 @@ struct Roots {
 using Sources = std::vector<std::shared_ptr<const Source>>;
 
 nb::list source_gradients(const std::vector<Graph>& graphs, nb::handle seeds,
-                          const Sources& sources) {
-  const Weights all = to_weights("grad", seeds, DType::float64);
-  const std::span<const double> values = all.view<double>();
+                          const Sources& sources, double factor) {
+  Weights all = to_weights("grad", seeds, DType::float64);
+  const std::span<double> values = all.fill<double>();
+  for (double& value : values) value *= factor;
   Roots roots;
   size_t at = 0;
   for (const Graph& graph : snapshots(graphs)) {
@@ -170,6 +198,8 @@ void init_source(nb::module_& m) {
         "For bridges: graphs like one, with weights from an array [batch, arcs].");
   m.def("read_weights", &read_weights, "graphs"_a, "is_double"_a,
         "For bridges: all weights of some graphs in one array.");
+  m.def("sum_scores", &sum_scores, "graphs"_a, "sizes"_a.none(), "zero_infinity"_a, "is_double"_a,
+        "For losses: a weighted sum of scores, and the weights.");
   m.def(
       "are_scores",
       [](const std::vector<Graph>& graphs) {
@@ -182,6 +212,7 @@ void init_source(nb::module_& m) {
       "find_sources", [](const std::vector<Graph>& graphs) { return find_sources(graphs); },
       "graphs"_a, "For bridges: the arrays that graphs were made from.");
   m.def("source_gradients", &source_gradients, "graphs"_a, "seeds"_a, "sources"_a,
+        "factor"_a = 1.0,
         "For bridges: one gradient [leaves, rows, columns] for each source.");
   m.def(
       "record_source_gradients",

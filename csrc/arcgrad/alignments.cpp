@@ -328,9 +328,12 @@ std::vector<Graph> align(const char* op, const Tokens::Rules& rules, const Seque
       kArcsPerLabel * static_cast<int64_t>(targets.labels.size()));
 }
 
-Tokens::Rules ctc_rules(const char* op, int32_t blank) {
+Tokens::Rules ctc_rules(const char* op, int32_t blank, int32_t num_labels) {
   require(blank >= 0, op, "the blank must be 0 or more, but it is ", blank);
+  require(blank < num_labels, op, "the blank must be one of the ", num_labels,
+          " labels, but it is ", blank);
   Tokens::Rules rules;
+  rules.num_labels = num_labels;
   rules.blank = Blank::optional;
   rules.blank_label = blank;
   rules.separates_repeats = true;
@@ -380,14 +383,16 @@ Graph alignment_graph(const Tokens& tokens, const Graph& target, bool outputs) {
                       {{connected, ArcMap::gather(std::move(aligner.taken))}});
 }
 
-Graph ctc_graph(std::span<const int32_t> target, int32_t blank, bool calc_grad, DType dtype) {
+Graph ctc_graph(std::span<const int32_t> target, int32_t blank, int32_t num_labels, bool calc_grad,
+                DType dtype) {
   const char* op = "ctc_graph";
-  return align(op, ctc_rules(op, blank), target, calc_grad, dtype);
+  return align(op, ctc_rules(op, blank, num_labels), target, calc_grad, dtype);
 }
 
-std::vector<Graph> ctc_graph(const Sequences& targets, int32_t blank, bool calc_grad, DType dtype) {
+std::vector<Graph> ctc_graph(const Sequences& targets, int32_t blank, int32_t num_labels,
+                             bool calc_grad, DType dtype) {
   const char* op = "ctc_graph";
-  return align(op, ctc_rules(op, blank), targets, calc_grad, dtype);
+  return align(op, ctc_rules(op, blank, num_labels), targets, calc_grad, dtype);
 }
 
 }  // namespace arcgrad

@@ -26,9 +26,9 @@ def to_host(x: Tensor) -> Tensor:
 
     It is made with operations of torch, so gradients find their way back.
     """
-    if x.dtype in (torch.float16, torch.bfloat16):
+    if x.dtype is not torch.float32 and x.dtype is not torch.float64:
         x = x.float()
-    return x if x.device.type == "cpu" else x.cpu()
+    return x if x.is_cpu else x.cpu()
 
 
 def _prepare(op: str, x: Tensor) -> Tensor:
@@ -41,7 +41,7 @@ def _prepare(op: str, x: Tensor) -> Tensor:
         )
     if forward_ad._current_level >= 0 and forward_ad.unpack_dual(x).tangent is not None:
         raise RuntimeError(_NO_FORWARD_MODE)
-    if not x.is_floating_point():
+    if x.dtype is not torch.float32 and not x.is_floating_point():
         raise TypeError(f"{op}: the tensor must hold real numbers, but its dtype is {x.dtype}")
     if x.layout is not torch.strided:
         raise TypeError(f"{op}: the tensor must be dense, but its layout is {x.layout}")
@@ -87,7 +87,9 @@ def _fold_one(gradient: Array) -> Array:
 
 def ints(values: Any) -> Any:
     """Lengths or labels as NumPy or the core take them."""
-    return values.cpu().numpy() if isinstance(values, Tensor) else values
+    if not isinstance(values, Tensor):
+        return values
+    return values.numpy() if values.is_cpu else values.cpu().numpy()
 
 
 def _borrow(
@@ -224,7 +226,10 @@ def graph(graph: ag.Graph, weights: Tensor, *, batch: bool = False) -> Any:
 class _Program:
     """Graphs that become one tensor, and the sources their gradients go to."""
 
-    __slots__ = ("graphs", "is_list", "kind", "rows", "shape", "sources")
+    __slots__ = ("factors", "graphs", "is_list", "kind", "shape", "sources", "sum")
+    # Of a sum of scores: its value, and the factor of each score.
+    sum: Array
+    factors: Array
 
     def __init__(
         self, graphs: Sequence[ag.Graph], is_list: bool, sources: list[Any], rows: int = 0
@@ -232,8 +237,26 @@ class _Program:
         self.graphs, self.sources, self.is_list = list(graphs), sources, is_list
         self.kind = "scores"
         self.shape: tuple[int, ...] = (len(self.graphs),)
-        if _core.are_scores(self.graphs):
-            return
+        if not _core.are_scores(self.graphs):
+            self._find_shape(rows)
+
+    @classmethod
+    def of_sum(
+        cls,
+        graphs: Sequence[ag.Graph],
+        sources: list[Any],
+        sizes: Any,
+        zero_infinity: bool,
+        dtype: torch.dtype,
+    ) -> _Program:
+        """The sum of scores as one number, or their mean after a division by sizes."""
+        out = cls(graphs, False, sources)
+        out.kind = "sum"
+        parts: Any = _core.sum_scores(graphs, sizes, zero_infinity, dtype is torch.float64)
+        out.sum, out.factors = parts
+        return out
+
+    def _find_shape(self, rows: int) -> None:
         views = [np.asarray(graph.weights_view()) for graph in self.graphs]
         if all(view.ndim == 2 for view in views):
             widths = {view.shape[1] for view in views}
@@ -254,6 +277,8 @@ class _Program:
 
     def read(self, dtype: torch.dtype) -> Tensor:
         """The weights as a tensor, with padding where linear graphs are shorter."""
+        if self.kind == "sum":
+            return torch.from_numpy(self.sum)
         flat = torch.from_numpy(_core.read_weights(self.graphs, dtype is torch.float64))
         out = flat
         if self.kind != "scores":
@@ -279,7 +304,11 @@ class _Program:
     def gradients(self, grad: Tensor, wanted: Sequence[bool]) -> list[Tensor | None]:
         """One gradient for each source that wants one."""
         sources = [source for source, want in zip(self.sources, wanted, strict=True) if want]
-        arrays = iter(_core.source_gradients(self.graphs, self.flatten(grad), sources))
+        if self.kind == "sum":
+            found = _core.source_gradients(self.graphs, self.factors, sources, grad.item())
+        else:
+            found = _core.source_gradients(self.graphs, self.flatten(grad), sources)
+        arrays = iter(found)
         return [
             torch.from_numpy(source.owner.fold(next(arrays))) if want else None
             for source, want in zip(self.sources, wanted, strict=True)
@@ -287,7 +316,9 @@ class _Program:
 
     def recorded_gradients(self, grad: Tensor, wanted: Sequence[bool]) -> list[Tensor | None]:
         """The same on both tapes, so that they can be differentiated again."""
-        if not self.is_list:
+        if self.kind == "sum":
+            grad = grad * torch.from_numpy(self.factors)
+        elif not self.is_list:
             grad = grad.unsqueeze(0)
         seeds: list[ag.Graph]
         if self.kind == "emissions":
@@ -358,6 +389,22 @@ class _Bridge(torch.autograd.Function):
 
 
 _run: Callable[..., Tensor] = _Bridge.apply
+
+
+def sum_tensor(
+    graphs: Sequence[ag.Graph], sizes: Any, zero_infinity: bool, dtype: torch.dtype
+) -> Tensor:
+    """The sum of scores, or with sizes their mean after a division by them, as one tensor.
+
+    The same as operations of torch on :func:`tensor`, without their cost.
+    """
+    sources: list[Any] = _core.find_sources(graphs)
+    program = _Program.of_sum(graphs, sources, sizes, zero_infinity, dtype)
+    if not sources:
+        return program.read(dtype)
+    out = _run(program, dtype, *_tensors(sources))
+    device = sources[0].owner.device
+    return out if device.type == "cpu" else out.to(device)
 
 
 def tensor(

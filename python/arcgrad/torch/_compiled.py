@@ -25,8 +25,7 @@ def sequence_losses(
 ) -> Tensor:
     from .sequence import find_loss
 
-    losses, _ = find_loss(handle).losses(emissions, targets, lengths, target_lengths, *weights)
-    return losses
+    return find_loss(handle).losses(emissions, targets, lengths, target_lengths, *weights)
 
 
 @sequence_losses.register_fake
@@ -61,9 +60,7 @@ def sequence_losses_backward(
 
     def differentiate() -> list[Tensor]:
         inputs = [x.detach().requires_grad_() for x in (emissions, *weights)]
-        losses, _ = find_loss(handle).losses(
-            inputs[0], targets, lengths, target_lengths, *inputs[1:]
-        )
+        losses = find_loss(handle).losses(inputs[0], targets, lengths, target_lengths, *inputs[1:])
         found = torch.autograd.grad(losses, inputs, grad, allow_unused=True)
         return [
             torch.zeros_like(x) if g is None else g.contiguous()

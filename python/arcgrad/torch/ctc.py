@@ -61,8 +61,9 @@ class CTCLoss(SequenceLoss):
 
     def graphs(self, targets: Targets, *weights: Tensor) -> tuple[Graphs, Graphs | bool]:
         """The alignments of targets; the normalizer are the emissions, or there is none."""
-        targets.check_labels(self._name())
-        alignments = ag.tokens.ctc_graph(targets.labels, self.blank, lengths=targets.lengths)
+        alignments = ag.tokens.ctc_graph(
+            targets.labels, self.blank, lengths=targets.lengths, num_labels=targets.num_labels
+        )
         return alignments, self.from_logits
 
 

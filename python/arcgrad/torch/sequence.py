@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import arcgrad as ag
 
-from ._bridge import _borrow, tensor
+from ._bridge import _borrow, sum_tensor, tensor
 from ._compiled import compiled_losses
 from ._targets import Targets
 
@@ -33,52 +33,37 @@ def check_options(op: str, reduction: str, nan: str) -> None:
         raise ValueError(f"{op}: nan must be 'raise' or 'propagate', but it is {nan!r}")
 
 
-def score_losses(
-    op: str,
-    x: Tensor,
-    lengths: Any,
-    alignments: Graphs,
-    normalizer: ag.Graph | Sequence[ag.Graph] | bool,
-    *,
-    batch_first: bool = True,
-) -> Tensor:
+def loss_graphs(
+    emissions: list[ag.Graph], alignments: Graphs, normalizer: Graphs | bool
+) -> list[ag.Graph]:
     """Equation 1 of the paper, negated, for a batch: log-sum over Z minus log-sum over A."""
-    emissions = _borrow(op, x, lengths, batch_first)
     scores = ag.forward_score(ag.intersect(alignments, emissions))
     if normalizer is False:
-        losses = ag.negate(scores)
-    elif normalizer is True:
-        losses = ag.subtract(ag.forward_score(emissions), scores)
-    else:
-        losses = ag.subtract(ag.forward_score(ag.intersect(normalizer, emissions)), scores)
-    return tensor(losses, dtype=torch.float64 if x.dtype is torch.float64 else torch.float32)
+        return ag.negate(scores)
+    if normalizer is True:
+        return ag.subtract(ag.forward_score(emissions), scores)
+    return ag.subtract(ag.forward_score(ag.intersect(normalizer, emissions)), scores)
 
 
-def with_nan(
-    nan: str, x: Tensor, lengths: Any, batch_dim: int, losses: Callable[[Tensor], Tensor]
-) -> Tensor:
-    """Calls ``losses(x)``; with ``nan="propagate"`` examples with NaN or +inf lose and get NaN."""
-    try:
-        return losses(x)
-    except ValueError:
-        if nan == "raise":
-            raise
-        batched = x.unsqueeze(batch_dim) if x.dim() == 2 else x
-        by_example = batched.movedim(batch_dim, 0)
-        bad = (by_example.isnan() | by_example.isposinf()).any(-1)
-        if lengths is not None:
-            counts = torch.as_tensor(lengths, device=x.device).reshape(-1, 1)
-            bad &= torch.arange(bad.shape[1], device=x.device) < counts
-        bad = bad.any(-1)
-        if not bad.any():
-            raise
-        shape = [1] * x.dim()
-        if x.dim() == 3:
-            shape[batch_dim] = -1
-        clean = torch.where(bad.view(shape), 0.0, x)
-        # Multiplied by 0 and then by NaN, so that the gradient of every entry is NaN as well.
-        touched = torch.where(bad, (by_example * 0.0).sum((1, 2)), 0.0)
-        return (losses(clean) + touched) * torch.where(bad, torch.nan, 1.0)
+def mask_bad(
+    x: Tensor, lengths: Any, batch_dim: int, losses: Callable[[Tensor], Tensor]
+) -> Tensor | None:
+    """The losses with NaN for examples with NaN or +inf, and in their gradients; None without."""
+    by_example = (x.unsqueeze(batch_dim) if x.dim() == 2 else x).movedim(batch_dim, 0)
+    bad = (by_example.isnan() | by_example.isposinf()).any(-1)
+    if lengths is not None:
+        counts = torch.as_tensor(lengths, device=x.device).reshape(-1, 1)
+        bad &= torch.arange(bad.shape[1], device=x.device) < counts
+    bad = bad.any(-1)
+    if not bad.any():
+        return None
+    shape = [1] * x.dim()
+    if x.dim() == 3:
+        shape[batch_dim] = -1
+    clean = torch.where(bad.view(shape), 0.0, x)
+    # Multiplied by 0 and then by NaN, so that the gradient of every entry is NaN as well.
+    touched = torch.where(bad, (by_example * 0.0).sum((1, 2)), 0.0)
+    return (losses(clean) + touched) * torch.where(bad, torch.nan, 1.0)
 
 
 def reduce(
@@ -97,6 +82,10 @@ def reduce(
 
 def _sizes(op: str, targets: Targets) -> Tensor:
     return torch.from_numpy(targets.sizes(op))
+
+
+def _result_type(emissions: Tensor) -> torch.dtype:
+    return torch.float64 if emissions.dtype is torch.float64 else torch.float32
 
 
 _handles = itertools.count()
@@ -203,25 +192,42 @@ class SequenceLoss(nn.Module):
             return alignments, normalizer == "emissions"
         return alignments, normalizer() if callable(normalizer) else normalizer
 
+    def emissions(self, scores: Tensor, targets: Targets) -> Tensor:
+        """What the graphs are intersected with; the scores as they are by default."""
+        return scores
+
+    def _read(self, emissions: Tensor, targets: Any, target_lengths: Any) -> Targets:
+        shape = emissions.shape
+        batch = shape[0 if self.batch_first else 1] if len(shape) == 3 else 1
+        return Targets(self._name(), targets, target_lengths, batch, shape[-1])
+
+    def _score(
+        self, emissions: Tensor, targets: Targets, lengths: Any, weights: tuple[Tensor, ...]
+    ) -> list[ag.Graph]:
+        alignments, normalizer = self.graphs(targets, *weights)
+        graphs = _borrow(
+            self._name(), self.emissions(emissions, targets), lengths, self.batch_first
+        )
+        return loss_graphs(graphs, alignments, normalizer)
+
     def losses(
         self, emissions: Tensor, targets: Any, lengths: Any, target_lengths: Any, *weights: Tensor
-    ) -> tuple[Tensor, Targets]:
-        """The loss of each example ``[B]``, and the targets as they were understood."""
-        batch = 1 if emissions.dim() == 2 else emissions.shape[0 if self.batch_first else 1]
-        read = Targets(self._name(), targets, target_lengths, batch, emissions.shape[-1])
-        alignments, normalizer = self.graphs(read, *weights)
-        return (
-            with_nan(
-                self.nan,
-                emissions,
-                lengths,
-                0 if self.batch_first else 1,
-                lambda x: score_losses(
-                    self._name(), x, lengths, alignments, normalizer, batch_first=self.batch_first
-                ),
-            ),
-            read,
-        )
+    ) -> Tensor:
+        """The loss of each example ``[B]``, given what :meth:`weights` returns."""
+        read = self._read(emissions, targets, target_lengths)
+
+        def compute(x: Tensor) -> Tensor:
+            return tensor(self._score(x, read, lengths, weights), dtype=_result_type(emissions))
+
+        try:
+            return compute(emissions)
+        except ValueError:
+            masked = None
+            if self.nan == "propagate":
+                masked = mask_bad(emissions, lengths, 0 if self.batch_first else 1, compute)
+            if masked is None:
+                raise
+            return masked
 
     def forward(
         self, emissions: Tensor, targets: Any, lengths: Any = None, target_lengths: Any = None
@@ -245,9 +251,17 @@ class SequenceLoss(nn.Module):
             losses, sizes = compiled_losses(
                 self._handle, emissions, targets, lengths, target_lengths, weights
             )
-        else:
-            losses, read = self.losses(emissions, targets, lengths, target_lengths, *weights)
-            sizes = partial(_sizes, self._name(), read)
+            return reduce(losses, sizes, reduction, zero_infinity)
+        read = self._read(emissions, targets, target_lengths)
+        if reduction != "none" and read.size and self.nan == "raise":
+            return sum_tensor(
+                self._score(emissions, read, lengths, weights),
+                read.sizes(self._name()) if reduction == "mean" else None,
+                zero_infinity,
+                _result_type(emissions),
+            )
+        losses = self.losses(emissions, targets, lengths, target_lengths, *weights)
+        sizes = partial(_sizes, self._name(), read)
         out = reduce(losses, sizes, reduction, zero_infinity)
         return out[0] if emissions.dim() == 2 and reduction == "none" else out
 
@@ -263,8 +277,8 @@ class SequenceLoss(nn.Module):
         """
         with torch.no_grad():
             weights = self.weights()
-            losses, read = self.losses(emissions, targets, lengths, target_lengths, *weights)
-            alignments, _ = self.graphs(read, *weights)
+            losses = self.losses(emissions, targets, lengths, target_lengths, *weights)
+            alignments, _ = self.graphs(self._read(emissions, targets, target_lengths), *weights)
         shape = emissions.shape if emissions.dim() == 3 else (1, *emissions.shape)
         frames = shape[1] if self.batch_first or emissions.dim() == 2 else shape[0]
         counts = [frames] * len(losses)

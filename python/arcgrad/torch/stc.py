@@ -73,21 +73,10 @@ class STCLoss(SequenceLoss):
         done = math.pow(0.5, self.penalty_steps.item() / self.half_life)
         return self.plast + (self.p0 - self.plast) * done
 
-    def losses(
-        self, emissions: Tensor, targets: Any, lengths: Any, target_lengths: Any, *weights: Tensor
-    ) -> tuple[Tensor, Targets]:
-        """The loss of each example, with emissions that have columns for the stars."""
-        batched = emissions if emissions.dim() == 3 else emissions[None]
-        read = Targets("STCLoss", targets, target_lengths, len(batched), batched.shape[-1])
-        read.check_labels("STCLoss")
-        if not 0 <= self.blank < batched.shape[-1]:
-            raise ValueError(
-                f"STCLoss: the blank must be a label of the emissions, below {batched.shape[-1]}, "
-                f"but it is {self.blank}"
-            )
-        log_probs = batched.log_softmax(-1) if self.from_logits else batched
-        stars = _with_stars(log_probs, self.blank, _used(read))
-        return super().losses(stars, read.sequences(), lengths, read.sizes("STCLoss"), *weights)
+    def emissions(self, scores: Tensor, targets: Targets) -> Tensor:
+        """Log-probabilities, with columns for the stars after those of the labels."""
+        log_probs = scores.log_softmax(-1) if self.from_logits else scores
+        return _with_stars(log_probs, self.blank, _used(targets))
 
     def forward(
         self, emissions: Tensor, targets: Any, lengths: Any = None, target_lengths: Any = None
@@ -99,15 +88,24 @@ class STCLoss(SequenceLoss):
 
     def graphs(self, targets: Targets, *weights: Tensor) -> tuple[Graphs, Graphs | bool]:
         """The alignments of each target, with stars where labels may be missing."""
-        used = _used(targets)
-        star = targets.num_labels - 1 - len(used)
-        column = {label: star + 1 + k for k, label in enumerate(used)}
+        star = targets.num_labels
+        if not 0 <= self.blank < star:
+            raise ValueError(
+                f"STCLoss: the blank must be a label of the emissions, below {star}, but it is "
+                f"{self.blank}"
+            )
+        sequences = [[int(label) for label in target] for target in targets.sequences()]
+        for i, label in ((i, label) for i, target in enumerate(sequences) for label in target):
+            if not 0 <= label < star or label == self.blank:
+                raise ValueError(
+                    f"STCLoss (example {i} of {targets.size}): a label of a target must be 0 to "
+                    f"{star - 1} and not the blank ({self.blank}), but one is {label}"
+                )
+        column = {label: star + 1 + k for k, label in enumerate(_used(targets))}
         cost = math.log(self.penalty())
         return [
-            _star_graph(
-                [int(label) for label in target], self.blank, star, column, cost, self.self_loops
-            )
-            for target in targets.sequences()
+            _star_graph(target, self.blank, star, column, cost, self.self_loops)
+            for target in sequences
         ], False
 
 
