@@ -36,9 +36,7 @@ nb::object of_graphs(const Tokens& tokens, nb::handle target, bool outputs) {
   std::vector<Graph> graphs;
   {
     nb::gil_scoped_release release;
-    const auto align = [&](const Graph& graph) {
-      return alignment_graph(tokens, graph, outputs);
-    };
+    const auto align = [&](const Graph& graph) { return alignment_graph(tokens, graph, outputs); };
     graphs = batch.is_list ? map(op, align, targets) : std::vector<Graph>{align(targets[0])};
   }
   return batch.is_list ? nb::cast(std::move(graphs)) : nb::cast(graphs[0]);

@@ -121,10 +121,11 @@ std::pair<nb::object, nb::object> sum_scores(const std::vector<Graph>& graphs, n
   nb::capsule owner(factors, [](void* p) noexcept { delete[] static_cast<double*>(p); });
   double sum = 0.0;
   for (size_t i = 0; i < count; ++i) {
-    factors[i] = sizes.is_none() ? 1.0
-                                 : 1.0 / (static_cast<double>(count) * std::max(divisors[i], 1));
+    factors[i] =
+        sizes.is_none() ? 1.0 : 1.0 / (static_cast<double>(count) * std::max(divisors[i], 1));
     const double score = graphs[i].item();
-    if (!zero_infinity || score < std::numeric_limits<double>::infinity()) sum += factors[i] * score;
+    if (!zero_infinity || score < std::numeric_limits<double>::infinity())
+      sum += factors[i] * score;
   }
   nb::object total = dispatch(is_double ? DType::float64 : DType::float32, [&](auto kind) {
     using T = decltype(kind);
@@ -211,8 +212,7 @@ void init_source(nb::module_& m) {
   m.def(
       "find_sources", [](const std::vector<Graph>& graphs) { return find_sources(graphs); },
       "graphs"_a, "For bridges: the arrays that graphs were made from.");
-  m.def("source_gradients", &source_gradients, "graphs"_a, "seeds"_a, "sources"_a,
-        "factor"_a = 1.0,
+  m.def("source_gradients", &source_gradients, "graphs"_a, "seeds"_a, "sources"_a, "factor"_a = 1.0,
         "For bridges: one gradient [leaves, rows, columns] for each source.");
   m.def(
       "record_source_gradients",

@@ -20,9 +20,8 @@ Graph alignment_graph(const Tokens& tokens, const Graph& target, bool outputs = 
 
 /// The alignments under connectionist temporal classification, with any number of labels. Node
 /// 2i + 1 has just seen label i, the others a blank.
-Graph ctc_graph(std::span<const int32_t> target, int32_t blank = 0,
-                int32_t num_labels = kUnlimited, bool calc_grad = false,
-                DType dtype = DType::float32);
+Graph ctc_graph(std::span<const int32_t> target, int32_t blank = 0, int32_t num_labels = kUnlimited,
+                bool calc_grad = false, DType dtype = DType::float32);
 std::vector<Graph> ctc_graph(const Sequences& targets, int32_t blank = 0,
                              int32_t num_labels = kUnlimited, bool calc_grad = false,
                              DType dtype = DType::float32);

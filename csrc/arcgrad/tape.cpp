@@ -21,7 +21,7 @@ struct Body {
 /// One recorded op.
 struct Entry {
   const char* op = "";
-  /// One more than the highest level among the entries that made the inputs.
+  /// Above the levels of the entries that made the inputs.
   int32_t level = 0;
   int32_t num_outputs = 1;
   std::mutex mutex;
@@ -392,6 +392,7 @@ void record_entry(const char* op, std::span<const Graph> outputs, std::span<cons
   auto entry = std::make_shared<Entry>();
   entry->op = op;
   entry->num_outputs = static_cast<int32_t>(outputs.size());
+  entry->level = rule->least_level();
   body->rule = std::move(rule);
   body->num_optional = num_optional;
   body->inputs.reserve(inputs.size());

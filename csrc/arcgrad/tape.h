@@ -25,6 +25,9 @@ class Rule {
                                     const std::vector<bool>& wanted) const;
   /// Whether add() uses the threads of the pool itself, and so is called from one thread only.
   virtual bool is_parallel() const { return false; }
+  /// Entries of a higher level are differentiated first. A rule that fills whole gradients asks for
+  /// one, so that what others add need not be cleared before.
+  virtual int32_t least_level() const { return 0; }
   /// Whether the rows of a gradient of emissions may lie apart from each other.
   virtual bool takes_strided() const { return false; }
   const char* op = "";

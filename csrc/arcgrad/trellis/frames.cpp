@@ -85,7 +85,7 @@ class Frames {
 
  private:
   struct Sum {
-    double top, sum;
+    double scale, sum;
   };
 
   template <class Body>
@@ -107,16 +107,28 @@ class Frames {
     const FrameSteps<T>& steps = frame_steps<T>();
     std::vector<T> scratch;
     sums_[i].resize(static_cast<size_t>(view.frames));
-    double score = 0.0;
+    // The logarithm of a product of sums, which is taken before it could overflow.
+    double score = 0.0, product = 1.0;
+    T guess = 0;
     for (int32_t t = 0; t < view.frames; ++t) {
       if (t % kFramesPerPoll == 0) poll_interrupt();
       const T* const frame = frame_of(view, t, scratch);
-      const FrameSum<T> s = steps.sum(frame, view.labels);
+      const FrameSum<T> s = steps.sum(frame, view.labels, guess);
       if (s.has_bad) fail_bad(view, t, frame);
-      sums_[i][t] = {static_cast<double>(s.top), static_cast<double>(s.sum)};
-      score += s.sum > T(0) ? sums_[i][t].top + std::log(sums_[i][t].sum) : kNegInf;
+      sums_[i][t] = {static_cast<double>(s.scale), static_cast<double>(s.sum)};
+      if (!(s.sum > T(0))) {
+        score = kNegInf;
+        continue;
+      }
+      guess = s.scale;
+      score += sums_[i][t].scale;
+      product *= sums_[i][t].sum;
+      if (product > kLargeProduct || product < 1.0 / kLargeProduct) {
+        score += std::log(product);
+        product = 1.0;
+      }
     }
-    scores_[i] = score;
+    scores_[i] = score + std::log(product);
   }
 
   template <class T>
@@ -135,8 +147,8 @@ class Frames {
     std::vector<T> scratch;
     for (int32_t t = 0; t < view.frames; ++t) {
       if (t % kFramesPerPoll == 0) poll_interrupt();
-      const auto [top, sum] = sums_[i][t];
-      step(frame_of(view, t, scratch), view.labels, static_cast<T>(top),
+      const auto [scale, sum] = sums_[i][t];
+      step(frame_of(view, t, scratch), view.labels, static_cast<T>(scale),
            static_cast<T>(delta / sum), grad.row<T>(t));
     }
   }
@@ -155,7 +167,7 @@ class Frames {
       const double* const v = move.data() + int64_t{t} * view.labels;
       double total = 0.0, mean = 0.0;
       for (int32_t c = 0; c < view.labels; ++c)
-        total += posterior[c] = std::exp(static_cast<double>(frame[c]) - sums_[i][t].top);
+        total += posterior[c] = std::exp(static_cast<double>(frame[c]) - sums_[i][t].scale);
       for (int32_t c = 0; c < view.labels; ++c) mean += (posterior[c] /= total) * v[c];
       slope += mean;
       if (!grad.data) continue;
@@ -167,6 +179,7 @@ class Frames {
   }
 
   static constexpr int32_t kFramesPerPoll = 256;
+  static constexpr double kLargeProduct = 1e200;
   const char* op_;
   std::vector<Graph> emissions_;
   std::vector<Emissions> views_;
@@ -205,6 +218,7 @@ class FramesRule final : public Rule {
   explicit FramesRule(std::shared_ptr<const Frames> frames) : frames_(std::move(frames)) {}
 
   bool is_parallel() const override { return true; }
+  int32_t least_level() const override { return 16; }
   bool takes_strided() const override { return true; }
 
   void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override {
