@@ -166,12 +166,12 @@ Column to_ints(const char* op, const char* what, nb::handle values) {
   nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> wide;
   if (nb::ndarray_check(values) && nb::try_cast(values, wide, false)) {
     Column narrow(wide.size());
-    bool fits = true;
+    int64_t lost = 0;  // not a bool, so that the loop is done in vectors
     for (size_t i = 0; i < wide.size(); ++i) {
       narrow[i] = static_cast<int32_t>(wide.data()[i]);
-      fits &= narrow[i] == wide.data()[i];
+      lost |= narrow[i] ^ wide.data()[i];
     }
-    if (fits) return narrow;  // else the message below names the numbers
+    if (lost == 0) return narrow;  // else the message below names the numbers
   }
   nb::object array = as_int_array(op, what, values);
   require(nb::cast<int>(array.attr("ndim")) == 1, op, what,

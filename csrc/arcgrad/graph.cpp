@@ -42,9 +42,9 @@ void normalize_nodes(const char* what, Column& nodes, int32_t num_nodes) {
 }
 
 void check_range(const Column& values, int32_t low, int32_t high, const char* what) {
-  bool ok = true;
-  for (int32_t v : values) ok &= v >= low && v <= high;
-  if (ok) [[likely]]
+  int32_t is_bad = 0;  // not a bool, so that the loop is done in vectors
+  for (int32_t v : values) is_bad |= static_cast<int32_t>(v < low) | static_cast<int32_t>(v > high);
+  if (is_bad == 0) [[likely]]
     return;
   const auto bad = std::ranges::find_if(values, [&](int32_t v) { return v < low || v > high; });
   fail("from_arrays", what, " must be between ", low, " and ", high, ", but arc ",

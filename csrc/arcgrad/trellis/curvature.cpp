@@ -90,9 +90,9 @@ struct Tables {
         else
           weights.set(k, factor.mantissa[a], factor.exponent[a], move(a));
     };
-    fill(form.in, in_weights_);
+    fill(form.in(), in_weights_);
     fill(form.out, out_weights_);
-    in = {form.in.offset.data(), form.in.index.data(), in_weights_.at(0)};
+    in = {form.in().offset.data(), form.in().index.data(), in_weights_.at(0)};
     out = {form.out.offset.data(), form.out.index.data(), out_weights_.at(0)};
     find_ends(factor);
     slot_offset.resize(form.labels.size() + 1);
@@ -131,8 +131,8 @@ struct Tables {
     for (int32_t s = form.num_places; s < form.num_values; ++s) {
       Mean mean;
       if (is_end[s]) mean.add(1.0, 0.0, 0.0);
-      for (int32_t k = form.in.offset[s]; k < form.in.offset[s + 1]; ++k) {
-        const int32_t i = form.in.index[k];
+      for (int32_t k = form.in().offset[s]; k < form.in().offset[s + 1]; ++k) {
+        const int32_t i = form.in().index[k];
         mean.add(factor.begin[i].mantissa * in.weight.mantissa[k],
                  factor.begin[i].exponent + in.weight.exponent[k], move[i] + in.weight.move[k]);
       }
@@ -167,8 +167,8 @@ struct Tables {
     diagonal_weights_ = Scores::dead(count * stride);
     diagonal_arc.assign(static_cast<size_t>(count * stride), -1);
     for (int32_t p = 0; p < form.num_places; ++p)
-      for (int32_t k = form.in.offset[p]; k < form.in.offset[p + 1]; ++k) {
-        const int32_t from = form.in.index[k], a = form.in.arc[k];
+      for (int32_t k = form.in().offset[p]; k < form.in().offset[p + 1]; ++k) {
+        const int32_t from = form.in().index[k], a = form.in().arc[k];
         if (from >= form.num_places) continue;
         const auto d = std::ranges::lower_bound(form.offsets, p - from) - form.offsets.begin();
         const int64_t at = d * stride + reach + p;
@@ -394,13 +394,13 @@ class Recursion {
     if (arcs_.empty()) return;
     const MovedScores end = tables_.end.at(0), weight = tables_.in.weight;
     for (int32_t s = form_.num_places; s < form_.num_values; ++s)
-      for (int32_t k = form_.in.offset[s]; k < form_.in.offset[s + 1]; ++k) {
-        const int64_t i = int64_t{form_.in.index[k]} * lanes_ + lane;
+      for (int32_t k = form_.in().offset[s]; k < form_.in().offset[s + 1]; ++k) {
+        const int64_t i = int64_t{form_.in().index[k]} * lanes_ + lane;
         const double m = last.mantissa[i] * weight.mantissa[k] * end.mantissa[s];
-        if (form_.in.arc[k] < 0 || m == 0.0) continue;
+        if (form_.in().arc[k] < 0 || m == 0.0) continue;
         const double q = last.exponent[i] + weight.exponent[k] + end.exponent[s] - unit_[lane];
-        arcs_[form_.in.arc[k]] += m * pow2(std::min(q, 100.0)) * scale *
-                                  (last.move[i] + weight.move[k] + end.move[s] - mean);
+        arcs_[form_.in().arc[k]] += m * pow2(std::min(q, 100.0)) * scale *
+                                    (last.move[i] + weight.move[k] + end.move[s] - mean);
       }
   }
 

@@ -66,23 +66,27 @@ struct Tables {
   /// the middle and in the last frame.
   bool fits = true, is_full = false, has_full_end = false;
 
-  explicit Tables(const Factor& factor);
+  Tables(const Factor& factor, const std::vector<int32_t>& first_arc);
 };
 
 template <class T>
-Tables<T>::Tables(const Factor& factor) {
+Tables<T>::Tables(const Factor& factor, const std::vector<int32_t>& first_arc) {
   using Range = DenseRange<T>;
   const Form& form = *factor.form;
   const int64_t count = form.num_places, width = padded(count, kDensePad);
   const Rows& out = form.out;
+  const DenseSteps<T>& steps = dense_steps<T>();
+  const double *mantissas = factor.mantissa.data(), *exponents = factor.exponent.data();
   double highest = -kInf, lowest = kInf;
   int64_t alive = 0;
-  for (int32_t k = 0; k < out.offset[form.num_places]; ++k) {
-    if (out.index[k] >= form.num_places || factor.mantissa[out.arc[k]] == 0.0) continue;
-    ++alive;
-    highest = std::max(highest, factor.exponent[out.arc[k]]);
-    lowest = std::min(lowest, factor.exponent[out.arc[k]]);
-  }
+  const auto add = [&](int32_t arc, int64_t arcs) {
+    alive += steps.find_range(mantissas + arc, exponents + arc, arcs, &highest, &lowest);
+  };
+  for (int32_t s = 0; s < form.num_places; ++s)
+    if (first_arc[s] >= 0)
+      add(first_arc[s], count);
+    else
+      for (int32_t k = out.offset[s]; k < form.middle[s]; ++k) add(out.arc[k], 1);
   if (alive > 0) {
     exponent = highest;
     is_full = alive == count * count && highest - lowest <= Range::kFull;
@@ -105,12 +109,14 @@ Tables<T>::Tables(const Factor& factor) {
     std::fill_n(rows.get(), kRows * width, T{0});
     for (int64_t s = first; s < std::min(first + kRows, count); ++s) {
       T* row = rows.get() + (s - first) * width;
-      for (int32_t k = out.offset[s]; k < out.offset[s + 1]; ++k) {
-        if (out.index[k] >= form.num_places) continue;
-        const int32_t arc = out.arc[k];
-        row[out.index[k]] =
-            static_cast<T>(factor.mantissa[arc] * pow2(factor.exponent[arc] - exponent));
-      }
+      const auto put = [&](int32_t arc, int64_t arcs, T* to) {
+        steps.join(mantissas + arc, exponents + arc, arcs, exponent, to);
+      };
+      if (first_arc[s] >= 0)
+        put(first_arc[s], count, row);
+      else
+        for (int32_t k = out.offset[s]; k < form.middle[s]; ++k)
+          put(out.arc[k], 1, row + out.index[k]);
       for (int64_t d = 0; d < width; d += kPanel<T>)
         std::copy_n(row + d, kPanel<T>, forward.get() + d * count + s * kPanel<T>);
     }
@@ -126,14 +132,19 @@ struct Cache {
   template <class T>
   const Tables<T>& tables(const Factor& factor) {
     if constexpr (sizeof(T) == 4) {
-      std::call_once(once_float, [&] { in_float = std::make_unique<Tables<float>>(factor); });
+      std::call_once(once_float,
+                     [&] { in_float = std::make_unique<Tables<float>>(factor, first_arc); });
       return *in_float;
     } else {
-      std::call_once(once_double, [&] { in_double = std::make_unique<Tables<double>>(factor); });
+      std::call_once(once_double,
+                     [&] { in_double = std::make_unique<Tables<double>>(factor, first_arc); });
       return *in_double;
     }
   }
 
+  /// The first arc of each place whose arcs follow each other and lead to all places in order;
+  /// else -1.
+  std::vector<int32_t> first_arc;
   /// The label of each place, and whether they are consecutive.
   std::vector<int32_t> label;
   bool is_consecutive = true;
@@ -171,6 +182,16 @@ Cache::Cache(const Factor& from) {
   for (size_t p = 0; p < count; ++p) {
     label[p] = form.labels[form.slot[p]];
     is_consecutive &= label[p] == label[0] + static_cast<int32_t>(p);
+  }
+  first_arc.assign(count, -1);
+  for (int32_t v = 0; v < form.num_places; ++v) {
+    const int32_t begin = form.out.offset[v];
+    if (form.middle[v] - begin != form.num_places) continue;
+    const int32_t* const index = form.out.index.data() + begin;
+    const int32_t* const arc = form.out.arc.data() + begin;
+    int32_t other = 0;
+    for (int32_t d = 0; d < form.num_places; ++d) other |= (index[d] ^ d) | (arc[d] - d - arc[0]);
+    if (other == 0) first_arc[v] = arc[0];
   }
   std::vector<ScaledSum> sums(count);
   for (int32_t v = 0; v < form.num_values; ++v) {
@@ -246,6 +267,7 @@ struct ArcSums {
   double empty = 0.0;
   /// For each pair of places the sum of v * f; times the weight it is the posterior of the arc.
   Block<double> between;
+  bool is_empty = true;  // nothing is there yet
   double unit = 1.0;
 };
 
@@ -540,7 +562,8 @@ void Recursion<T>::backward(std::span<const double> deltas,
   auto flush = [&] {
     if (filled > 0)
       steps.outer(filled, block_v.get(), block_f.get(), stride_, form_.num_places, width_,
-                  scratch.get(), sums->between.get());
+                  scratch.get(), sums->is_empty, sums->between.get());
+    sums->is_empty &= filled == 0;
     filled = 0;
   };
 
@@ -617,7 +640,6 @@ void Recursion<T>::add_gradients(std::span<const double> deltas,
   sums.last.resize(static_cast<size_t>(form.num_places));
   const int64_t size = padded(form.num_places, kOuterPad) * width_;
   sums.between = Block<double>(size);
-  std::fill_n(sums.between.get(), size, 0.0);
   double largest = 0.0;
   for (size_t i = 0; i < examples_.size(); ++i) {
     if (failed_[i] || scores_[i] == -kInf) continue;
@@ -631,29 +653,38 @@ void Recursion<T>::add_gradients(std::span<const double> deltas,
   auto add_to = [&](int32_t arc, double value) {
     if (arc >= 0) arcs[static_cast<size_t>(arc)] += value;
   };
-  for (int32_t v = 0; v < form.num_values; ++v)
-    for (int32_t k = form.out.offset[v]; k < form.out.offset[v + 1]; ++k) {
+  for (int32_t v = 0; v < form.num_values; ++v) {
+    if (factor.begin[v].is_zero()) continue;
+    for (int32_t k = form.out.offset[v]; k < form.middle[v]; ++k) {
       const int32_t to = form.out.index[k], arc = form.out.arc[k];
-      if (to >= form.num_places) continue;
-      if (!factor.begin[v].is_zero())
-        add_to(arc, sums.first[static_cast<size_t>(to)] *
-                        ratio(times(factor.begin[v], weight_of(factor, arc)),
-                              cache_.first[static_cast<size_t>(to)]));
-      if (v < form.num_places)
-        add_to(arc, sums.between[v * width_ + to] * sums.unit * factor.mantissa[arc] *
-                        pow2(factor.exponent[arc] - tables_.exponent));
+      add_to(arc, sums.first[static_cast<size_t>(to)] *
+                      ratio(times(factor.begin[v], weight_of(factor, arc)),
+                            cache_.first[static_cast<size_t>(to)]));
     }
+  }
+  for (int32_t v = 0; v < form.num_places && !sums.is_empty; ++v) {
+    const double* const between = sums.between.get() + v * width_;
+    const auto add_between = [&](int32_t arc, int32_t to) {
+      arcs[static_cast<size_t>(arc)] += between[to] * sums.unit * factor.mantissa[arc] *
+                                        pow2(factor.exponent[arc] - tables_.exponent);
+    };
+    if (const int32_t arc = cache_.first_arc[v]; arc >= 0)
+      for (int32_t d = 0; d < form.num_places; ++d) add_between(arc + d, d);
+    else
+      for (int32_t k = form.out.offset[v]; k < form.middle[v]; ++k)
+        add_between(form.out.arc[k], form.out.index[k]);
+  }
   // After the last frame the posterior of a value is shared by acceptance and the epsilon arcs to
   // sums, which are in topological order.
   std::vector<double> last = std::move(sums.last);
   last.resize(static_cast<size_t>(form.num_values), 0.0);
-  for (int32_t s = form.num_places; s < form.num_values; ++s)
-    for (int32_t k = form.in.offset[s]; k < form.in.offset[s + 1]; ++k) {
-      const int32_t from = form.in.index[k], arc = form.in.arc[k];
-      const Scaled onwards = times(weight_of(factor, arc), factor.end[s]);
-      const double share = last[static_cast<size_t>(from)] * ratio(onwards, factor.end[from]);
-      last[static_cast<size_t>(s)] += share;
-      const double empty = sums.empty * ratio(times(factor.begin[from], onwards), cache_.empty);
+  for (int32_t v = 0; v < form.num_values; ++v)
+    for (int32_t k = form.middle[v]; k < form.out.offset[v + 1]; ++k) {
+      const int32_t to = form.out.index[k], arc = form.out.arc[k];
+      const Scaled onwards = times(weight_of(factor, arc), factor.end[to]);
+      const double share = last[static_cast<size_t>(v)] * ratio(onwards, factor.end[v]);
+      last[static_cast<size_t>(to)] += share;
+      const double empty = sums.empty * ratio(times(factor.begin[v], onwards), cache_.empty);
       add_to(arc, share + empty);
     }
 }

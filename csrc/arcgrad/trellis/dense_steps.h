@@ -40,6 +40,11 @@ struct DenseRange<double> {
 /// The loops of the dense kernel. `n` is the padded length of a row.
 template <class T>
 struct DenseSteps {
+  /// Widens the range of exponents by those of numbers above 0; how many these are.
+  int64_t (*find_range)(const double* mantissa, const double* exponent, int64_t count,
+                        double* highest, double* lowest);
+  /// to = mantissa * 2^(exponent - base), for exponents up to `base`.
+  void (*join)(const double* mantissa, const double* exponent, int64_t count, double base, T* to);
   /// e = exp(x - peak) with the peak the largest of x, but 0 if x - peak < lowest; `dropped` is set
   /// if that happens to a finite x. False if x has a NaN or +inf.
   bool (*exponentials)(const T* x, int64_t n, T lowest, T* e, T* peak, bool* dropped);
@@ -58,10 +63,10 @@ struct DenseSteps {
   void (*product)(const T* a, const T* b, int64_t n, T scale, T* out);
   /// to += a * b * scale for the first `count`, which need not be padded.
   void (*add_product)(const T* a, const T* b, int64_t count, T scale, T* to);
-  /// sums[i][j] += the sum of v[k][i] * f[k][j] over k < rows. `scratch` has room for as many
-  /// numbers as v and a panel of f.
+  /// sums[i][j] += the sum of v[k][i] * f[k][j] over k < rows, or = if it is the first. `scratch`
+  /// has room for as many numbers as v and a panel of f.
   void (*outer)(int64_t rows, const T* v, const T* f, int64_t stride, int64_t count, int64_t n,
-                T* scratch, double* sums);
+                T* scratch, bool is_first, double* sums);
 };
 
 namespace baseline {
@@ -120,6 +125,45 @@ ARCGRAD_INLINE bool any(V mask) {
   bool out = false;
   for (int k = 0; k < kCount; ++k) out |= mask[k] != 0;
   return out;
+}
+
+template <class T>
+int64_t find_range(const double* mantissa, const double* exponent, int64_t count,
+                   double* __restrict highest, double* __restrict lowest) {
+  using L = Lanes<double, 4>;
+  const L::F none = L::F{} - __builtin_inf();
+  L::F high = none, low = -none;
+  L::I alive = {};
+  int64_t k = 0;
+  for (; k + 4 <= count; k += 4) {
+    const L::F q = load<L::F>(exponent + k);
+    const L::I is_alive = load<L::F>(mantissa + k) > L::F{};
+    high = larger<L::F>(is_alive ? q : none, high);
+    low = -larger<L::F>(is_alive ? -q : none, -low);
+    alive -= is_alive;
+  }
+  int64_t out = (alive[0] + alive[1]) + (alive[2] + alive[3]);
+  for (int l = 0; l < 4; ++l) {
+    *highest = larger<double>(high[l], *highest);
+    *lowest = -larger<double>(-low[l], -*lowest);
+  }
+  for (; k < count; ++k) {
+    if (!(mantissa[k] > 0)) continue;
+    *highest = larger<double>(exponent[k], *highest);
+    *lowest = -larger<double>(-exponent[k], -*lowest);
+    ++out;
+  }
+  return out;
+}
+
+template <class T>
+void join(const double* __restrict mantissa, const double* __restrict exponent, int64_t count,
+          double base, T* __restrict to) {
+  for (int64_t k = 0; k < count; ++k) {
+    // Adding 2^52 leaves the whole number in the low bits of the double, ready to be shifted.
+    const double shift = larger<double>(exponent[k] - base, -1023.0) + (1023.0 + 0x1p52);
+    to[k] = static_cast<T>(mantissa[k] * bits_as<double>(bits_as<uint64_t>(shift) << 52));
+  }
 }
 
 /// exp(x - peak) for finite x <= peak.
@@ -383,7 +427,7 @@ void add_product(const T* __restrict a, const T* __restrict b, int64_t count, T 
 /// The products of a tile of v with a panel of f, added to the sums.
 template <class T>
 void outer_tile(int64_t rows, const T* v, int64_t vk, const T* f, int64_t fk, int64_t n,
-                double* __restrict sums) {
+                bool is_first, double* __restrict sums) {
   for (int i = 0; i < kTile; ++i)
     for (int64_t j = 0; j < kPanel<T>; j += 8) __builtin_prefetch(sums + i * n + j, 1);
   // Sums of sums, for the sake of the last digits.
@@ -404,19 +448,20 @@ void outer_tile(int64_t rows, const T* v, int64_t vk, const T* f, int64_t fk, in
     for (int j = 0; j < kVecs; ++j) {
       using D = typename Lanes<double, kWidth<T>>::F;
       double* to = sums + i * n + j * kWidth<T>;
-      store(to, load<D>(to) + __builtin_convertvector(total[i][j], D));
+      const D sum = __builtin_convertvector(total[i][j], D);
+      store(to, is_first ? sum : load<D>(to) + sum);
     }
 }
 
 template <class T>
 void outer(int64_t rows, const T* v, const T* f, int64_t stride, int64_t count, int64_t n,
-           T* __restrict scratch, double* sums) {
+           T* __restrict scratch, bool is_first, double* sums) {
   const int64_t tiles = (count + kTile - 1) / kTile, panels = n / kPanel<T>;
   constexpr int64_t kSmall = 128;  // up to here all of v and f stays in near caches as it is
   if (n <= kSmall) {
     for (int64_t j = 0; j < panels; ++j)
       for (int64_t i = 0; i < tiles; ++i)
-        outer_tile(rows, v + i * kTile, stride, f + j * kPanel<T>, stride, n,
+        outer_tile(rows, v + i * kTile, stride, f + j * kPanel<T>, stride, n, is_first,
                    sums + i * kTile * n + j * kPanel<T>);
     return;
   }
@@ -435,7 +480,7 @@ void outer(int64_t rows, const T* v, const T* f, int64_t stride, int64_t count, 
         for (int64_t c = 0; c < kPanel<T>; ++c)
           panel[k * kPanel<T> + c] = f[k * stride + j * kPanel<T> + c];
       for (int64_t i = first; i < end; ++i)
-        outer_tile(rows, packed + (i - first) * rows * kTile, kTile, panel, kPanel<T>, n,
+        outer_tile(rows, packed + (i - first) * rows * kTile, kTile, panel, kPanel<T>, n, is_first,
                    sums + i * kTile * n + j * kPanel<T>);
     }
   }
@@ -444,7 +489,9 @@ void outer(int64_t rows, const T* v, const T* f, int64_t stride, int64_t count, 
 }  // namespace dense_loops
 
 template <class T>
-inline constexpr DenseSteps<T> kDense = {dense_loops::exponentials<T>,
+inline constexpr DenseSteps<T> kDense = {dense_loops::find_range<T>,
+                                         dense_loops::join<T>,
+                                         dense_loops::exponentials<T>,
                                          dense_loops::multiply<dense_loops::SumOfProducts, T>,
                                          dense_loops::multiply<dense_loops::LargestSum, T>,
                                          dense_loops::rescale<T>,

@@ -156,8 +156,8 @@ class DiagonalRun final : public Run {
       diagonals_.mantissa[k] = is_weighted_ ? weight_mantissa_.get() + k * size + pad : nullptr;
     }
     for (int32_t p = 0; p < num_places_; ++p)
-      for (int32_t k = form_.in.offset[p]; k < form_.in.offset[p + 1]; ++k) {
-        const int32_t from = form_.in.index[k], arc = form_.in.arc[k];
+      for (int32_t k = form_.in().offset[p]; k < form_.in().offset[p + 1]; ++k) {
+        const int32_t from = form_.in().index[k], arc = form_.in().arc[k];
         if (from >= num_places_) continue;
         const int64_t cell = diagonal[p - from - low_offset_] * size + pad + p;
         if (!is_weighted_) {
@@ -467,8 +467,8 @@ class DiagonalRun final : public Run {
           if (row(segment, t).mantissa[p] > T(0)) value[p] = score(row(segment, t), p, base(t));
         for (int32_t s = num_places_; s < form_.num_values; ++s) {
           ScaledSum into;
-          for (int32_t k = form_.in.offset[s]; k < form_.in.offset[s + 1]; ++k) {
-            const Scaled term = product(value[form_.in.index[k]], weight(form_.in.arc[k]));
+          for (int32_t k = form_.in().offset[s]; k < form_.in().offset[s + 1]; ++k) {
+            const Scaled term = product(value[form_.in().index[k]], weight(form_.in().arc[k]));
             into.add(term.mantissa, term.exponent);
           }
           value[s] = into.get();
@@ -499,9 +499,9 @@ class DiagonalRun final : public Run {
     if (!arcs.empty()) {
       sums.flush();
       for (int32_t p = 0; p < num_places_; ++p)
-        for (int32_t k = form_.in.offset[p]; k < form_.in.offset[p + 1]; ++k)
-          if (form_.in.index[k] < num_places_)
-            arcs[form_.in.arc[k]] += delta * sums.total(p, diagonal_of(p - form_.in.index[k]));
+        for (int32_t k = form_.in().offset[p]; k < form_.in().offset[p + 1]; ++k)
+          if (form_.in().index[k] < num_places_)
+            arcs[form_.in().arc[k]] += delta * sums.total(p, diagonal_of(p - form_.in().index[k]));
     }
   }
 
@@ -547,11 +547,11 @@ class DiagonalRun final : public Run {
                     std::span<double> arcs) const {
     if (arcs.empty() || sum.is_zero()) return;
     for (int32_t s = form_.num_places; s < form_.num_values; ++s)
-      for (int32_t k = form_.in.offset[s]; k < form_.in.offset[s + 1]; ++k) {
-        const int32_t arc = form_.in.arc[k];
+      for (int32_t k = form_.in().offset[s]; k < form_.in().offset[s + 1]; ++k) {
+        const int32_t arc = form_.in().arc[k];
         if (arc < 0) continue;
         const Scaled path =
-            product(product(value[form_.in.index[k]], weight(arc)), factor_->end[s]);
+            product(product(value[form_.in().index[k]], weight(arc)), factor_->end[s]);
         arcs[arc] += delta * quotient(path, sum);
       }
   }

@@ -10,39 +10,6 @@
 namespace arcgrad::trellis {
 namespace {
 
-/// Calls each(f) once to count and once to fill: `each` calls f(from, to, arc) for every term,
-/// where `from` is source(arc) if there is an arc.
-template <class Each, class Source>
-void make_rows(int32_t num_values, Rows& in, Rows& out, Each each, Source source) {
-  const auto num_offsets = static_cast<size_t>(num_values) + 2;
-  // Counted one further, so that filling leaves the offsets where they belong.
-  in.offset.assign(num_offsets, 0);
-  out.offset.assign(num_offsets, 0);
-  size_t num_terms = 0;
-  each([&](int32_t from, int32_t to, int32_t) {
-    ++in.offset[to + 2];
-    ++out.offset[from + 2];
-    ++num_terms;
-  });
-  for (Rows* rows : {&in, &out}) {
-    for (int32_t r = 2; r <= num_values; ++r) rows->offset[r + 1] += rows->offset[r];
-    rows->index.resize(num_terms);
-    rows->arc.resize(num_terms);
-  }
-  each([&](int32_t from, int32_t to, int32_t arc) {
-    const int32_t i = in.offset[to + 1]++, o = out.offset[from + 1]++;
-    in.arc[i] = arc;
-    if (arc < 0) in.index[i] = from;
-    out.index[o] = to;
-    out.arc[o] = arc;
-  });
-  // Arcs mostly come by source, so what goes to in-rows is scattered: reading that way costs less.
-  for (size_t k = 0; k < num_terms; ++k)
-    if (in.arc[k] >= 0) in.index[k] = source(in.arc[k]);
-  in.offset.pop_back();
-  out.offset.pop_back();
-}
-
 /// The nodes ordered so that epsilon arcs go forward; shorter than all nodes if they form a cycle.
 std::vector<int32_t> epsilon_order(int32_t num_nodes, const std::vector<int32_t>& arcs,
                                    std::span<const int32_t> src, std::span<const int32_t> dst) {
@@ -84,8 +51,13 @@ void Form::build(const Topology& topology, Side side) {
   std::vector<std::pair<int32_t, int32_t>> ways;
   // In most graphs all labels into a node are equal, which needs no sorting.
   constexpr int32_t kNone = -2, kMany = -3;
-  std::vector<int32_t> only(num_nodes, kNone);
-  for (int32_t a = 0; a < num_arcs; ++a) {
+  std::vector<int32_t> only(num_nodes, kNone), num_out(num_nodes);
+  for (int32_t a = 0, run = 0; a < num_arcs; ++a) {
+    // Arcs mostly come by source, so that few counts have to be written.
+    if (a + 1 == num_arcs || src[a + 1] != src[a]) {
+      num_out[src[a]] += a + 1 - run;
+      run = a + 1;
+    }
     if (label[a] == kEpsilon) {
       epsilons.push_back(a);
       continue;
@@ -152,21 +124,39 @@ void Form::build(const Topology& topology, Side side) {
       ++end;
     return static_cast<int32_t>(std::lower_bound(begin, end, label[a]) - place_label.begin());
   };
-  make_rows(
-      num_values, in, out,
-      [&](auto join) {
-        if (has_many) {
-          for (int32_t a = 0; a < num_arcs; ++a)
-            if (label[a] != kEpsilon) join(value[src[a]], place_of(a), a);
-        } else {
-          for (int32_t a = 0; a < num_arcs; ++a)
-            if (label[a] != kEpsilon) join(value[src[a]], first_place[dst[a]], a);
-        }
-        for (int32_t p = 0; p < num_places; ++p)
-          if (value[node[p]] >= num_places) join(p, value[node[p]], -1);
-        for (int32_t a : epsilons) join(value[src[a]], value[dst[a]], a);
-      },
-      [&](int32_t a) { return value[src[a]]; });
+
+  // A place that does not stand for its node leads on to the sum that does, and nowhere else.
+  const auto leads_on = [&](int32_t p) { return value[node[p]] != p; };
+  is_entered_.assign(static_cast<size_t>(num_values - num_places), false);
+  out.offset.resize(static_cast<size_t>(num_values) + 1);
+  out.offset[0] = 0;
+  for (int32_t v = 0; v < num_values; ++v) {
+    const bool is_first = v < num_places && leads_on(v);
+    out.offset[v + 1] = out.offset[v] + (is_first ? 1 : num_out[node[v]]);
+  }
+  out.index.resize(static_cast<size_t>(out.offset[num_values]));
+  out.arc.resize(out.index.size());
+  middle.assign(out.offset.begin(), out.offset.end() - 1);
+  for (int32_t a = 0; a < num_arcs;) {
+    const int32_t from = src[a];
+    int32_t& next = middle[value[from]];
+    int32_t at = next;
+    for (; a < num_arcs && src[a] == from; ++a) {
+      if (label[a] == kEpsilon) continue;
+      out.index[at] = has_many ? place_of(a) : first_place[dst[a]];
+      out.arc[at++] = a;
+    }
+    next = at;
+  }
+  std::vector<int32_t> next(middle.begin(), middle.end());
+  const auto join = [&](int32_t from, int32_t to, int32_t arc) {
+    is_entered_[to - num_places] = true;
+    out.index[next[from]] = to;
+    out.arc[next[from]++] = arc;
+  };
+  for (int32_t p = 0; p < num_places; ++p)
+    if (leads_on(p)) join(p, value[node[p]], -1);
+  for (int32_t a : epsilons) join(value[src[a]], value[dst[a]], a);
 
   for (int32_t n : topology.start()) start.push_back(value[n]);
   for (int32_t n : topology.accept()) accept.push_back(value[n]);
@@ -192,19 +182,41 @@ void Form::build(const Topology& topology, Side side) {
   }
 }
 
+const Rows& Form::in() const {
+  std::call_once(in_once_, [&] {
+    in_.offset.assign(static_cast<size_t>(num_values) + 2, 0);
+    in_.index.resize(out.index.size());
+    in_.arc.resize(out.index.size());
+    // Counted one further, so that filling leaves the offsets where they belong.
+    for (int32_t to : out.index) ++in_.offset[to + 2];
+    for (int32_t v = 2; v <= num_values; ++v) in_.offset[v + 1] += in_.offset[v];
+    for (int32_t v = 0; v < num_values; ++v)
+      for (int32_t k = out.offset[v]; k < out.offset[v + 1]; ++k) {
+        const int32_t at = in_.offset[out.index[k] + 1]++;
+        in_.index[at] = v;
+        in_.arc[at] = out.arc[k];
+      }
+    in_.offset.pop_back();
+  });
+  return in_;
+}
+
+/// Whether sums take part in the recursion over frames: a start that nothing enters is done after
+/// the first frame, and what leads to no place matters only after the last.
+bool Form::has_inner_sums() const {
+  for (int32_t s = num_places; s < num_values; ++s)
+    if (is_entered(s) && out.offset[s] < middle[s]) return true;
+  return false;
+}
+
 void Form::find_offsets() {
   constexpr int32_t kFarthest = 64;
-  if (num_places == 0) return;
+  if (num_places == 0 || has_inner_sums()) return;
   std::vector<int32_t> found;
   int64_t terms = 0;
   for (int32_t p = 0; p < num_places; ++p)
-    for (int32_t k = in.offset[p]; k < in.offset[p + 1]; ++k) {
-      if (in.index[k] >= num_places) {
-        // A start that nothing enters is done after the first frame.
-        if (in.offset[in.index[k]] == in.offset[in.index[k] + 1]) continue;
-        return;
-      }
-      const int32_t distance = p - in.index[k];
+    for (int32_t k = out.offset[p]; k < middle[p]; ++k) {
+      const int32_t distance = out.index[k] - p;
       ++terms;
       if (std::ranges::find(found, distance) != found.end()) continue;
       if (found.size() == kMostDiagonals || std::abs(distance) > kFarthest) return;
@@ -212,15 +224,9 @@ void Form::find_offsets() {
     }
   // Two arcs between the same places would need the same cell of a diagonal.
   for (int32_t p = 0; p < num_places; ++p)
-    for (int32_t k = in.offset[p]; k < in.offset[p + 1]; ++k)
-      for (int32_t j = in.offset[p]; j < k; ++j)
-        if (in.index[j] == in.index[k]) return;
-  // Sums are allowed only where they do not take part in the recursion over frames.
-  for (int32_t s = num_places; s < num_values; ++s) {
-    const bool is_entered = in.offset[s] < in.offset[s + 1];
-    for (int32_t k = out.offset[s]; k < out.offset[s + 1]; ++k)
-      if (is_entered && out.index[k] < num_places) return;
-  }
+    for (int32_t k = out.offset[p]; k < middle[p]; ++k)
+      for (int32_t j = out.offset[p]; j < k; ++j)
+        if (out.index[j] == out.index[k]) return;
   constexpr int64_t kMostCellsPerTerm = 4;
   if (static_cast<int64_t>(found.size()) * num_places > kMostCellsPerTerm * terms + 64) return;
   std::ranges::sort(found);
@@ -229,37 +235,33 @@ void Form::find_offsets() {
 
 void Form::find_density() {
   constexpr int32_t kFewest = 16;
-  if (num_places < kFewest) return;
+  if (num_places < kFewest || has_inner_sums()) return;
   int64_t between = 0;
-  for (int32_t p = 0; p < num_places; ++p)
-    for (int32_t k = in.offset[p]; k < in.offset[p + 1]; ++k) {
-      if (in.index[k] < num_places)
-        ++between;
-      else if (in.offset[in.index[k]] < in.offset[in.index[k] + 1])
-        return;
-    }
+  for (int32_t p = 0; p < num_places; ++p) between += middle[p] - out.offset[p];
   if (2 * between < static_cast<int64_t>(num_places) * num_places) return;
   // Parallel arcs between two places would need the same cell of the matrix.
   std::vector<int32_t> last(num_places, -1);
-  for (int32_t p = 0; p < num_places; ++p)
-    for (int32_t k = in.offset[p]; k < in.offset[p + 1]; ++k) {
-      if (in.index[k] >= num_places) continue;
-      if (last[in.index[k]] == p) return;
-      last[in.index[k]] = p;
+  for (int32_t p = 0; p < num_places; ++p) {
+    bool is_ascending = true;
+    for (int32_t k = out.offset[p] + 1; k < middle[p]; ++k)
+      is_ascending &= out.index[k - 1] < out.index[k];
+    for (int32_t k = out.offset[p]; k < middle[p] && !is_ascending; ++k) {
+      if (last[out.index[k]] == p) return;
+      last[out.index[k]] = p;
     }
+  }
   is_dense = true;
 }
 
 void Form::find_spans() {
   // Most graphs here have self-loops, which needs no search to see.
   for (int32_t p = 0; p < num_places; ++p)
-    for (int32_t k = in.offset[p]; k < in.offset[p + 1]; ++k)
-      if (in.index[k] == p) return;
+    for (int32_t k = out.offset[p]; k < middle[p]; ++k)
+      if (out.index[k] == p) return;
   std::vector<int32_t> missing(num_values), order;
-  for (int32_t v = 0; v < num_values; ++v) {
-    missing[v] = in.offset[v + 1] - in.offset[v];
+  for (int32_t to : out.index) ++missing[to];
+  for (int32_t v = 0; v < num_values; ++v)
     if (missing[v] == 0) order.push_back(v);
-  }
   for (size_t head = 0; head < order.size(); ++head)
     for (int32_t k = out.offset[order[head]]; k < out.offset[order[head] + 1]; ++k)
       if (--missing[out.index[k]] == 0) order.push_back(out.index[k]);
@@ -270,11 +272,11 @@ void Form::find_spans() {
   for (int32_t v : start) spans[v].least_before = spans[v].most_before = 0;
   for (int32_t v : accept) spans[v].least_after = spans[v].most_after = 0;
   for (int32_t v : order)
-    for (int32_t k = in.offset[v]; k < in.offset[v + 1]; ++k) {
-      const Span& from = spans[in.index[k]];
-      const int32_t frame = v < num_places ? 1 : 0;
-      spans[v].least_before = std::min(spans[v].least_before, from.least_before + frame);
-      spans[v].most_before = std::max(spans[v].most_before, from.most_before + frame);
+    for (int32_t k = out.offset[v]; k < out.offset[v + 1]; ++k) {
+      Span& to = spans[out.index[k]];
+      const int32_t frame = out.index[k] < num_places ? 1 : 0;
+      to.least_before = std::min(to.least_before, spans[v].least_before + frame);
+      to.most_before = std::max(to.most_before, spans[v].most_before + frame);
     }
   for (auto v = order.rbegin(); v != order.rend(); ++v)
     for (int32_t k = out.offset[*v]; k < out.offset[*v + 1]; ++k) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -44,7 +45,13 @@ struct Form {
   std::vector<int32_t> node;
   /// The values of start and accept nodes.
   std::vector<int32_t> start, accept;
-  Rows in, out;
+  /// In each row the terms that lead to places come first; those to sums begin at `middle`.
+  Rows out;
+  Buffer<int32_t> middle;
+  /// By the value a term leads to, made on first need.
+  const Rows& in() const;
+  /// Whether something leads to a sum.
+  bool is_entered(int32_t sum) const { return is_entered_[sum - num_places]; }
   /// Whether epsilon arcs form a cycle; then there is no such form, and all the above is empty.
   bool has_epsilon_cycle = false;
 
@@ -58,7 +65,12 @@ struct Form {
   double occupancy(int32_t frames) const;
 
  private:
+  mutable std::once_flag in_once_;
+  mutable Rows in_;
+  std::vector<bool> is_entered_;
+
   void build(const Topology& topology, Side side);
+  bool has_inner_sums() const;
   void find_offsets();
   void find_density();
   void find_spans();

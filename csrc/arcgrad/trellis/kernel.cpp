@@ -1,6 +1,7 @@
 #include "arcgrad/trellis/kernel.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "arcgrad/error.h"
@@ -14,23 +15,29 @@ Factor::Factor(const char* op, std::shared_ptr<const Form> graph_form, Weights g
   const auto count = static_cast<size_t>(f.num_arcs);
   mantissa.resize(count);
   exponent.resize(count);
-  Buffer<double> plain(count);
-  dispatch(weights.dtype(),
-           [&](auto kind) { std::ranges::copy(weights.view<decltype(kind)>(), plain.begin()); });
-  for (size_t a = 0; a < count; ++a) {
-    is_unweighted &= plain[a] == 0.0;
-    if (!(plain[a] < std::numeric_limits<double>::infinity())) [[unlikely]]
-      fail(op, "arc ", a, " of the graph has the weight ", plain[a],
-           ", but a weight must be finite or -inf");
-  }
-  if (is_unweighted) {
-    std::ranges::fill(mantissa, 1.0);
-    std::ranges::fill(exponent, 0.0);
-  } else {
-    split_exp(plain.data(), static_cast<int64_t>(count), mantissa.data(), exponent.data());
-    for (size_t a = 0; a < count; ++a) {
-      if (plain[a] == -std::numeric_limits<double>::infinity()) mantissa[a] = 0.0;
-      exponent[a] = std::clamp(exponent[a], -kMaxExponent, kMaxExponent);
+  // In blocks that stay in the nearest cache.
+  constexpr size_t kBlock = 512;
+  std::array<double, kBlock> plain;
+  for (size_t begin = 0; begin < count; begin += kBlock) {
+    const size_t size = std::min(kBlock, count - begin);
+    dispatch(weights.dtype(), [&](auto kind) {
+      std::ranges::copy(weights.view<decltype(kind)>().subspan(begin, size), plain.begin());
+    });
+    int64_t other = 0, bad = 0;  // as wide as the numbers, so that the loop is done in vectors
+    for (size_t k = 0; k < size; ++k) {
+      other |= plain[k] == 0.0 ? 0 : 1;
+      bad |= plain[k] < std::numeric_limits<double>::infinity() ? 0 : 1;
+    }
+    is_unweighted &= other == 0;
+    for (size_t k = 0; bad && k < size; ++k)
+      require(plain[k] < std::numeric_limits<double>::infinity(), op, "arc ", begin + k,
+              " of the graph has the weight ", plain[k], ", but a weight must be finite or -inf");
+    double *m = mantissa.data() + begin, *q = exponent.data() + begin;
+    split_exp(plain.data(), static_cast<int64_t>(size), m, q);
+    for (size_t k = 0; k < size; ++k) {
+      const double high = q[k] < -kMaxExponent ? -kMaxExponent : q[k];
+      m[k] = plain[k] == -std::numeric_limits<double>::infinity() ? 0.0 : m[k];
+      q[k] = high > kMaxExponent ? kMaxExponent : high;
     }
   }
 
@@ -39,23 +46,28 @@ Factor::Factor(const char* op, std::shared_ptr<const Form> graph_form, Weights g
   };
   const auto num_values = static_cast<size_t>(f.num_values);
   begin.resize(num_values);
+  // Sums come after all that leads to them.
+  std::vector<ScaledSum> sums(num_values - static_cast<size_t>(f.num_places));
   for (int32_t v : f.start) begin[v] = Scaled::one();
-  for (int32_t s = f.num_places; s < f.num_values; ++s) {
-    ScaledSum sum;
-    sum.add(begin[s].mantissa, begin[s].exponent);
-    for (int32_t k = f.in.offset[s]; k < f.in.offset[s + 1]; ++k) {
-      const Scaled w = weight(f.in.arc[k]), x = begin[f.in.index[k]];
-      sum.add(w.mantissa * x.mantissa, w.exponent + x.exponent);
+  for (int32_t v = 0; v < f.num_values; ++v) {
+    if (v >= f.num_places) {
+      ScaledSum& sum = sums[v - f.num_places];
+      sum.add(begin[v].mantissa, begin[v].exponent);
+      begin[v] = sum.get();
     }
-    begin[s] = sum.get();
+    if (begin[v].is_zero()) continue;
+    for (int32_t k = f.middle[v]; k < f.out.offset[v + 1]; ++k) {
+      const Scaled w = weight(f.out.arc[k]);
+      sums[f.out.index[k] - f.num_places].add(w.mantissa * begin[v].mantissa,
+                                              w.exponent + begin[v].exponent);
+    }
   }
   end.resize(num_values);
   for (int32_t v : f.accept) end[v] = Scaled::one();
   for (int32_t v = f.num_values - 1; v >= 0; --v) {
     ScaledSum sum;
     sum.add(end[v].mantissa, end[v].exponent);
-    for (int32_t k = f.out.offset[v]; k < f.out.offset[v + 1]; ++k) {
-      if (f.out.index[k] < f.num_places) continue;
+    for (int32_t k = f.middle[v]; k < f.out.offset[v + 1]; ++k) {
       const Scaled w = weight(f.out.arc[k]), x = end[f.out.index[k]];
       sum.add(w.mantissa * x.mantissa, w.exponent + x.exponent);
     }

@@ -85,7 +85,7 @@ const LanesSteps<T>& table() {
 
 template <class T>
 RowWeights<T>::RowWeights(const Factor& factor) {
-  fill_terms(factor.form->in, factor, in_mantissa, in_exponent);
+  fill_terms(factor.form->in(), factor, in_mantissa, in_exponent);
   fill_terms(factor.form->out, factor, out_mantissa, out_exponent);
   fill_scores(factor.begin, begin_mantissa, begin_exponent);
   fill_scores(factor.end, end_mantissa, end_exponent);
@@ -106,7 +106,7 @@ RowsRun<T, W>::RowsRun(std::shared_ptr<const Factor> factor,
   const Form& form = *factor_->form;
   shape_ = {form.num_places, form.num_values, static_cast<int32_t>(form.labels.size()),
             form.slot.data(), form.labels.data()};
-  in_ = {form.in.offset.data(), form.in.index.data(), weights_->in_mantissa.data(),
+  in_ = {form.in().offset.data(), form.in().index.data(), weights_->in_mantissa.data(),
          weights_->in_exponent.data()};
   out_ = {form.out.offset.data(), form.out.index.data(), weights_->out_mantissa.data(),
           weights_->out_exponent.data()};
@@ -272,10 +272,10 @@ void RowsRun<T, W>::add_boundary(Backward& state, int32_t lane) const {
   const Scores<T> v = values(t, state.segment);
   const double base = static_cast<double>(base_[static_cast<size_t>(t) * W + lane]);
   for (int32_t s = form.num_places; s < form.num_values; ++s)
-    for (int32_t k = form.in.offset[s]; k < form.in.offset[s + 1]; ++k) {
-      const int32_t a = form.in.arc[k];
+    for (int32_t k = form.in().offset[s]; k < form.in().offset[s + 1]; ++k) {
+      const int32_t a = form.in().arc[k];
       if (a < 0 || factor_->end[s].is_zero()) continue;
-      const size_t at = static_cast<size_t>(form.in.index[k]) * W + lane;
+      const size_t at = static_cast<size_t>(form.in().index[k]) * W + lane;
       const double m =
           static_cast<double>(v.mantissa[at]) * factor_->mantissa[a] * factor_->end[s].mantissa;
       if (m == 0.0) continue;

@@ -110,7 +110,8 @@ class FloatScores {
   /// score; `terms` and `count` are only set if it is possible.
   float find_terms(int32_t v, int32_t left, bool can_end, const float* before, const float* row,
                    size_t i, int32_t* terms, int32_t* count) {
-    const int32_t begin = form_.out.offset[v], middle = middle_[v], end = form_.out.offset[v + 1];
+    const int32_t begin = form_.out.offset[v], middle = form_.middle[v],
+                  end = form_.out.offset[v + 1];
     const double slack = 2.0 * error(left, i);
     float best = can_end ? 0.0f : kImpossible;
     if (form_.is_dense && v < form_.num_places && left > 0) {
@@ -180,16 +181,9 @@ class FloatScores {
     std::vector<double> ends(num_values, kNegInf);
     std::vector<int32_t> depth(num_values);
     for (int32_t v : form_.accept) ends[v] = 0.0;
-    middle_.resize(num_values);
     for (int32_t v = form_.num_values; v-- > 0;) {
-      // Terms to places come first.
-      middle_[v] = out.offset[v];
-      for (int32_t k = out.offset[v]; k < out.offset[v + 1]; ++k) {
+      for (int32_t k = form_.middle[v]; k < out.offset[v + 1]; ++k) {
         const int32_t to = out.index[k];
-        if (to < form_.num_places) {
-          middle_[v] = k + 1;
-          continue;
-        }
         ends[v] = std::max(ends[v], static_cast<double>(weights_[k]) + ends[to]);
         depth[v] = std::max(depth[v], depth[to] + 1);
       }
@@ -205,7 +199,7 @@ class FloatScores {
     const Rows& out = form_.out;
     matrix_ = Block<float>(width_ * width_, kImpossible);
     for (int64_t from = 0; from < count; ++from)
-      for (int32_t k = out.offset[from]; k < middle_[from]; ++k)
+      for (int32_t k = out.offset[from]; k < form_.middle[from]; ++k)
         matrix_[from * width_ + out.index[k]] = weights_[k];
     panels_ = Block<float>(width_ * count);
     constexpr int64_t kColumns = kPanel<float>;
@@ -220,7 +214,7 @@ class FloatScores {
   }
   const float* matrix_row(int32_t from) const { return &matrix_[from * width_]; }
   ScreenTerms all_terms() const {
-    return {form_.num_values, form_.out.offset.data(), middle_.data(), form_.out.index.data(),
+    return {form_.num_values, form_.out.offset.data(), form_.middle.data(), form_.out.index.data(),
             weights_.data()};
   }
 
@@ -348,12 +342,11 @@ class FloatScores {
   const ScreenSteps& steps_ = ARCGRAD_STEPS(screen);
   const DenseSteps<float>& dense_ = ARCGRAD_STEPS(dense_float);
   int32_t frames_ = 0;
-  std::vector<float> weights_;   // of each term of an out-row
-  std::vector<int32_t> middle_;  // of each out-row: where terms to sums begin
-  std::vector<float> ends_;      // of each value: the score to the end with no frame left
-  double largest_ = 0.0;         // weight by size
-  double depth_ = 0.0;           // how many sums may follow each other
-  int32_t most_terms_ = 0;       // of an out-row
+  std::vector<float> weights_;  // of each term of an out-row
+  std::vector<float> ends_;     // of each value: the score to the end with no frame left
+  double largest_ = 0.0;        // weight by size
+  double depth_ = 0.0;          // how many sums may follow each other
+  int32_t most_terms_ = 0;      // of an out-row
   // Of a dense form: numbers per example in a row, the label of each place, and the arcs.
   int64_t width_ = 0;
   std::vector<int32_t> labels_;
