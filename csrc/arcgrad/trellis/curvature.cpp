@@ -131,8 +131,8 @@ struct Tables {
     for (int32_t s = form.num_places; s < form.num_values; ++s) {
       Mean mean;
       if (is_end[s]) mean.add(1.0, 0.0, 0.0);
-      for (int32_t k = form.in().offset[s]; k < form.in().offset[s + 1]; ++k) {
-        const int32_t i = form.in().index[k];
+      for (int32_t k = in.offset[s]; k < in.offset[s + 1]; ++k) {
+        const int32_t i = in.index[k];
         mean.add(factor.begin[i].mantissa * in.weight.mantissa[k],
                  factor.begin[i].exponent + in.weight.exponent[k], move[i] + in.weight.move[k]);
       }
@@ -166,10 +166,9 @@ struct Tables {
     const int64_t stride = padded + 2 * reach;
     diagonal_weights_ = Scores::dead(count * stride);
     diagonal_arc.assign(static_cast<size_t>(count * stride), -1);
-    for (int32_t p = 0; p < form.num_places; ++p)
-      for (int32_t k = form.in().offset[p]; k < form.in().offset[p + 1]; ++k) {
-        const int32_t from = form.in().index[k], a = form.in().arc[k];
-        if (from >= form.num_places) continue;
+    for (int32_t from = 0; from < form.num_places; ++from)
+      for (int32_t k = form.out.offset[from]; k < form.middle[from]; ++k) {
+        const int32_t p = form.out.index[k], a = form.out.arc[k];
         const auto d = std::ranges::lower_bound(form.offsets, p - from) - form.offsets.begin();
         const int64_t at = d * stride + reach + p;
         diagonal_weights_.set(at, factor.mantissa[a], factor.exponent[a], move(a));
@@ -392,15 +391,16 @@ class Recursion {
 
   void add_last_arcs(int32_t lane, MovedScores last, double mean, double scale) const {
     if (arcs_.empty()) return;
-    const MovedScores end = tables_.end.at(0), weight = tables_.in.weight;
-    for (int32_t s = form_.num_places; s < form_.num_values; ++s)
-      for (int32_t k = form_.in().offset[s]; k < form_.in().offset[s + 1]; ++k) {
-        const int64_t i = int64_t{form_.in().index[k]} * lanes_ + lane;
+    const MovedScores end = tables_.end.at(0), weight = tables_.out.weight;
+    for (int32_t v = 0; v < form_.num_values; ++v)
+      for (int32_t k = form_.middle[v]; k < form_.out.offset[v + 1]; ++k) {
+        const int32_t s = form_.out.index[k];
+        const int64_t i = int64_t{v} * lanes_ + lane;
         const double m = last.mantissa[i] * weight.mantissa[k] * end.mantissa[s];
-        if (form_.in().arc[k] < 0 || m == 0.0) continue;
+        if (form_.out.arc[k] < 0 || m == 0.0) continue;
         const double q = last.exponent[i] + weight.exponent[k] + end.exponent[s] - unit_[lane];
-        arcs_[form_.in().arc[k]] += m * pow2(std::min(q, 100.0)) * scale *
-                                    (last.move[i] + weight.move[k] + end.move[s] - mean);
+        arcs_[form_.out.arc[k]] += m * pow2(std::min(q, 100.0)) * scale *
+                                   (last.move[i] + weight.move[k] + end.move[s] - mean);
       }
   }
 

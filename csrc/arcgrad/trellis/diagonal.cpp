@@ -155,10 +155,9 @@ class DiagonalRun final : public Run {
       diagonals_.exponent[k] = weight_exponent_.get() + k * size + pad;
       diagonals_.mantissa[k] = is_weighted_ ? weight_mantissa_.get() + k * size + pad : nullptr;
     }
-    for (int32_t p = 0; p < num_places_; ++p)
-      for (int32_t k = form_.in().offset[p]; k < form_.in().offset[p + 1]; ++k) {
-        const int32_t from = form_.in().index[k], arc = form_.in().arc[k];
-        if (from >= num_places_) continue;
+    for (int32_t from = 0; from < num_places_; ++from)
+      for (int32_t k = form_.out.offset[from]; k < form_.middle[from]; ++k) {
+        const int32_t p = form_.out.index[k], arc = form_.out.arc[k];
         const int64_t cell = diagonal[p - from - low_offset_] * size + pad + p;
         if (!is_weighted_) {
           weight_exponent_.get()[cell] = kNoLimit;
@@ -465,13 +464,13 @@ class DiagonalRun final : public Run {
         std::vector<Scaled> value(static_cast<size_t>(form_.num_values));
         for (int32_t p = w.low; p < std::min(w.high, num_places_); ++p)
           if (row(segment, t).mantissa[p] > T(0)) value[p] = score(row(segment, t), p, base(t));
-        for (int32_t s = num_places_; s < form_.num_values; ++s) {
-          ScaledSum into;
-          for (int32_t k = form_.in().offset[s]; k < form_.in().offset[s + 1]; ++k) {
-            const Scaled term = product(value[form_.in().index[k]], weight(form_.in().arc[k]));
-            into.add(term.mantissa, term.exponent);
+        std::vector<ScaledSum> into(static_cast<size_t>(form_.num_values - num_places_));
+        for (int32_t v = 0; v < form_.num_values; ++v) {
+          if (v >= num_places_) value[v] = into[v - num_places_].get();
+          for (int32_t k = form_.middle[v]; k < form_.out.offset[v + 1]; ++k) {
+            const Scaled term = product(value[v], weight(form_.out.arc[k]));
+            into[form_.out.index[k] - num_places_].add(term.mantissa, term.exponent);
           }
-          value[s] = into.get();
         }
         add_end_arcs(value, {sum, total_.exponent}, delta, arcs);
       }
@@ -498,10 +497,11 @@ class DiagonalRun final : public Run {
     }
     if (!arcs.empty()) {
       sums.flush();
-      for (int32_t p = 0; p < num_places_; ++p)
-        for (int32_t k = form_.in().offset[p]; k < form_.in().offset[p + 1]; ++k)
-          if (form_.in().index[k] < num_places_)
-            arcs[form_.in().arc[k]] += delta * sums.total(p, diagonal_of(p - form_.in().index[k]));
+      for (int32_t from = 0; from < num_places_; ++from)
+        for (int32_t k = form_.out.offset[from]; k < form_.middle[from]; ++k) {
+          const int32_t p = form_.out.index[k];
+          arcs[form_.out.arc[k]] += delta * sums.total(p, diagonal_of(p - from));
+        }
     }
   }
 
@@ -546,12 +546,12 @@ class DiagonalRun final : public Run {
   void add_end_arcs(const std::vector<Scaled>& value, const Scaled& sum, double delta,
                     std::span<double> arcs) const {
     if (arcs.empty() || sum.is_zero()) return;
-    for (int32_t s = form_.num_places; s < form_.num_values; ++s)
-      for (int32_t k = form_.in().offset[s]; k < form_.in().offset[s + 1]; ++k) {
-        const int32_t arc = form_.in().arc[k];
+    for (int32_t v = 0; v < form_.num_values; ++v)
+      for (int32_t k = form_.middle[v]; k < form_.out.offset[v + 1]; ++k) {
+        const int32_t arc = form_.out.arc[k];
         if (arc < 0) continue;
         const Scaled path =
-            product(product(value[form_.in().index[k]], weight(arc)), factor_->end[s]);
+            product(product(value[v], weight(arc)), factor_->end[form_.out.index[k]]);
         arcs[arc] += delta * quotient(path, sum);
       }
   }

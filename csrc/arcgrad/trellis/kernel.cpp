@@ -33,6 +33,11 @@ Factor::Factor(const char* op, std::shared_ptr<const Form> graph_form, Weights g
       require(plain[k] < std::numeric_limits<double>::infinity(), op, "arc ", begin + k,
               " of the graph has the weight ", plain[k], ", but a weight must be finite or -inf");
     double *m = mantissa.data() + begin, *q = exponent.data() + begin;
+    if (other == 0) {
+      std::fill_n(m, size, 1.0);
+      std::fill_n(q, size, 0.0);
+      continue;
+    }
     split_exp(plain.data(), static_cast<int64_t>(size), m, q);
     for (size_t k = 0; k < size; ++k) {
       const double high = q[k] < -kMaxExponent ? -kMaxExponent : q[k];

@@ -106,7 +106,8 @@ RowsRun<T, W>::RowsRun(std::shared_ptr<const Factor> factor,
   const Form& form = *factor_->form;
   shape_ = {form.num_places, form.num_values, static_cast<int32_t>(form.labels.size()),
             form.slot.data(), form.labels.data()};
-  in_ = {form.in().offset.data(), form.in().index.data(), weights_->in_mantissa.data(),
+  const Rows& in = form.in();
+  in_ = {in.offset.data(), in.index.data(), weights_->in_mantissa.data(),
          weights_->in_exponent.data()};
   out_ = {form.out.offset.data(), form.out.index.data(), weights_->out_mantissa.data(),
           weights_->out_exponent.data()};
@@ -271,11 +272,11 @@ void RowsRun<T, W>::add_boundary(Backward& state, int32_t lane) const {
   const int32_t t = examples_[lane].frames;
   const Scores<T> v = values(t, state.segment);
   const double base = static_cast<double>(base_[static_cast<size_t>(t) * W + lane]);
-  for (int32_t s = form.num_places; s < form.num_values; ++s)
-    for (int32_t k = form.in().offset[s]; k < form.in().offset[s + 1]; ++k) {
-      const int32_t a = form.in().arc[k];
+  for (int32_t i = 0; i < form.num_values; ++i)
+    for (int32_t k = form.middle[i]; k < form.out.offset[i + 1]; ++k) {
+      const int32_t a = form.out.arc[k], s = form.out.index[k];
       if (a < 0 || factor_->end[s].is_zero()) continue;
-      const size_t at = static_cast<size_t>(form.in().index[k]) * W + lane;
+      const size_t at = static_cast<size_t>(i) * W + lane;
       const double m =
           static_cast<double>(v.mantissa[at]) * factor_->mantissa[a] * factor_->end[s].mantissa;
       if (m == 0.0) continue;

@@ -219,7 +219,8 @@ class Windows {
   void forward(size_t k) {
     const Kernel<T>& kernel = kernels_[k];
     const Form& form = *kernel.factor->form;
-    const WeightedRows<T> in{form.in().offset.data(), form.in().index.data(),
+    const Rows& rows = form.in();
+    const WeightedRows<T> in{rows.offset.data(), rows.index.data(),
                              kernel.weights->in_mantissa.data(),
                              kernel.weights->in_exponent.data()};
     Scores<T> from = at(values_, 0, values_size_);
