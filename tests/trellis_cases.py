@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 import hypothesis.strategies as st
 import numpy as np
+import pytest
 from gradients import direction
 from spec import LOG, nodes_as_row, star, times
 from strategies import grid, one_of_each, subsets
 from strategies import weights as grid_weights
-from tools import build, weights, with_dtype
+from tools import build, weights, with_dtype, with_weights
 
 import arcgrad as ag
 from arcgrad import _core
@@ -362,3 +363,76 @@ def log_total(graph, side, array):
             following = LOG(following, step)
         row = times(following, silent, LOG)
     return float(LOG.reduce(row[0, graph.accept()], initial=-math.inf))
+
+
+# What many tests run on
+
+every_class = pytest.mark.parametrize("kind", CLASSES)
+every_dtype = pytest.mark.parametrize("dtype", ["float32", "float64"])
+every_kernel = pytest.mark.parametrize("kernel", KERNELS)
+
+
+def generator(seed=0):
+    return np.random.default_rng(seed)
+
+
+def sample_case(kernel, *, count=11, length=40, seed=0):
+    """A batch that the kernel can run, of many lengths; its graph is weighted."""
+    rng = generator(seed)
+    lengths = [length + int(rng.integers(0, 9)) for _ in range(count)]
+    if kernel == "diagonal":
+        graph = ctc([1, 2, 2, 3, 1, 4], rng=rng)
+    elif kernel == "dense":
+        graph = bigram(20, rng, ends=True)
+    else:
+        graph = back_off(6, 12, rng)
+    num_labels = int(graph.ilabels().max()) + 1
+    return Case("acceptor", graph, [random_array(rng, t, num_labels) for t in lengths])
+
+
+# Hard emissions
+
+
+def wrong_peaks(rng, length, num_labels):
+    """Confident and wrong: one label per frame is higher by 80."""
+    array = rng.normal(size=(length, num_labels))
+    array[np.arange(length), rng.integers(0, num_labels, length)] += 80.0
+    return array
+
+
+def dead_frames(rng, length, num_labels):
+    array = rng.normal(size=(length, num_labels))
+    array[length // 2 : length // 2 + 1] = -math.inf
+    return array
+
+
+HARD = {
+    "normal": lambda rng, t, c: rng.normal(size=(t, c)),
+    "times 50": lambda rng, t, c: 50 * rng.normal(size=(t, c)),
+    "wrong peaks of 80": wrong_peaks,
+    "5% impossible": lambda rng, t, c: random_array(rng, t, c, impossible=0.05),
+    "half impossible": lambda rng, t, c: random_array(rng, t, c, impossible=0.5),
+    "a dead frame": dead_frames,
+    "times 1e4": lambda rng, t, c: 1e4 * rng.normal(size=(t, c)),
+    "all 1e4": lambda rng, t, c: np.full((t, c), 1e4),
+    "all -1e4": lambda rng, t, c: np.full((t, c), -1e4),
+    "1e6": lambda rng, t, c: rng.choice([-1e6, 1e6], (t, c)),
+    "rows far apart": lambda rng, t, c: rng.normal(size=(t, c)) + 300 * rng.normal(size=(t, 1)),
+    "columns far apart": lambda rng, t, c: rng.normal(size=(t, c)) + 60 * rng.normal(size=c),
+    "tiny": lambda rng, t, c: 1e-30 * rng.normal(size=(t, c)),
+}
+GRAPHS = {
+    "ctc": lambda rng: (ctc(rng.integers(1, 12, 25).tolist()), 12, 90),
+    "tight ctc": lambda rng: (ctc([*range(1, 12)] * 3), 12, 33),
+    "weighted ctc": lambda rng: (ctc(rng.integers(1, 12, 10).tolist(), rng=rng), 12, 70),
+    "asg": lambda rng: (asg(rng.integers(0, 12, 20).tolist(), rng), 12, 60),
+    "bigram": lambda rng: (bigram(18, rng), 18, 30),
+    "bigram with ends": lambda rng: (bigram(18, rng, ends=True), 18, 30),
+    "back-off": lambda rng: (back_off(12, 40, rng), 12, 50),
+    "rivals": lambda rng: (rivals(), 3, 60),
+    "sharp bigram": lambda rng: (sharpened(bigram(18, rng), 30.0), 18, 30),
+}
+
+
+def sharpened(graph, factor):
+    return with_weights(graph, factor * weights(graph))

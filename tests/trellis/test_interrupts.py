@@ -1,0 +1,81 @@
+"""Long calls can be interrupted."""
+
+from tools import run_python
+
+INTERRUPT = """
+import math
+import os
+import signal
+import threading
+import time
+import numpy as np
+import arcgrad as ag
+ag.set_num_threads(2)
+rng = np.random.default_rng(0)
+nodes = rng.integers(0, 2000, (2, 20_000)).astype(np.int32)
+nodes[:, :2000] = [np.arange(2000), np.roll(np.arange(2000), 1)]
+label = nodes[1] % 50
+graph = ag.Graph.from_arrays(nodes[0], nodes[1], label, start=[0], accept=np.arange(2000))
+def products(count, length):
+    array = rng.normal(size=(length, 50)).astype(np.float32)
+    return ag.intersect(graph, [ag.linear_graph(length, 50, array) for _ in range(count)])
+{work}
+# The state is as before: the same values again.
+small = ag.intersect(graph, ag.linear_graph(20, 50, np.zeros((20, 50), np.float32)))
+expected = ag.forward_score(ag.clone(small)).item()
+assert math.isclose(ag.forward_score(small).item(), expected, rel_tol=1e-6)
+graph.zero_grad()
+scores = ag.forward_score([small] * 9)
+ag.backward(scores)
+assert all(math.isclose(s.item(), expected, rel_tol=1e-6) for s in scores)
+assert math.isclose(graph.grad().weights_to_numpy().sum(), 9 * 20, rel_tol=1e-4)
+print("done")
+"""
+TIMED = """
+def interrupted(call):
+    sent = []
+    def send():
+        sent.append(time.perf_counter())
+        os.kill(os.getpid(), signal.SIGINT)
+    timer = threading.Timer(0.3, send)
+    timer.start()
+    try:
+        call()
+    except KeyboardInterrupt:
+        return time.perf_counter() - sent[0]
+    timer.cancel()
+    raise AssertionError("the batch ended before it was interrupted")
+"""
+
+
+def test_a_long_batch_can_be_interrupted():
+    work = (
+        TIMED
+        + """
+long = products(256, 3000)
+for op in (ag.forward_score, ag.viterbi_path):
+    seconds = interrupted(lambda: op(long))
+    assert seconds < 1.0, seconds
+"""
+    )
+    assert run_python(INTERRUPT.format(work=work)).strip() == "done"
+
+
+def test_a_long_backward_can_be_interrupted():
+    work = (
+        TIMED
+        + """
+count, seconds = 8, 0.0
+while seconds < 0.8:
+    count *= 2
+    batch = products(count, 400)
+    ag.forward_score(batch)  # the first touch of fresh memory may take longer than the work
+    begin = time.perf_counter()
+    scores = ag.forward_score(batch)
+    seconds = time.perf_counter() - begin
+seconds = interrupted(lambda: ag.backward(scores))
+assert seconds < 1.0, seconds
+assert not graph.is_grad_available()
+"""
+    )
+    assert run_python(INTERRUPT.format(work=work)).strip() == "done"

@@ -1,0 +1,175 @@
+"""Scores of all graphs on all windows of emissions."""
+
+import math
+
+import numpy as np
+import pytest
+from gradients import assert_gradient, assert_second_order, direction, like
+from tools import snapshot, weights, with_dtype, with_weights
+from trellis_cases import (
+    BOUNDS,
+    asg,
+    assert_near,
+    assert_scores,
+    back_off,
+    ctc,
+    dense,
+    every_dtype,
+    explicit,
+    flower,
+    generator,
+    log_total,
+)
+
+import arcgrad as ag
+
+
+def outer_inputs(dtype="float64"):
+    rng = generator(9)
+    graphs = [ctc([1, 2], rng=rng), ctc([3], rng=rng), flower(4, rng), asg([1, 1, 2], rng)]
+    graphs = [with_dtype(g, dtype) for g in [*graphs, back_off(4, 5, rng)]]
+    emissions = [dense(rng.normal(size=(t, 4)), dtype) for t in (6, 3, 9, 2)]
+    return graphs, emissions
+
+
+def windows(array, window, stride):
+    return [array[t : t + window] for t in range(0, len(array) - window + 1, stride)]
+
+
+@every_dtype
+@pytest.mark.parametrize(("window", "stride"), [(None, 1), (3, 1), (3, 2), (2, 3), (1, 1), (9, 1)])
+def test_outer_scores_are_those_of_a_loop(window, stride, dtype):
+    graphs, emissions = outer_inputs(dtype)
+    table = ag.outer_score(graphs, emissions, window=window, stride=stride)
+    scores = np.asarray(table.weights_view())
+    arrays = [np.asarray(e.weights_view(), np.float64) for e in emissions]
+    rows = arrays if window is None else [w for x in arrays for w in windows(x, window, stride)]
+    assert scores.shape == (len(rows), len(graphs))
+    expected = [[log_total(g, "input", x) for g in graphs] for x in rows]
+    for row, truth in zip(scores, expected, strict=True):
+        assert_scores(row, truth, BOUNDS[dtype][0])
+
+
+@every_dtype
+@pytest.mark.parametrize(("window", "stride"), [(None, 1), (3, 1), (3, 2), (2, 3), (9, 1)])
+def test_gradients_of_outer_scores(window, stride, dtype):
+    graphs, emissions = outer_inputs(dtype)
+    table = ag.outer_score(graphs, emissions, window=window, stride=stride)
+    finite = np.isfinite(weights(table))
+    seed = np.where(finite, direction(table, 3), 0.0)
+    inputs = [*graphs, *emissions]
+    found = [weights(g) for g in ag.grad(table, inputs, like(table, seed))]
+    # The reference: every pair is a product of its own.
+    expected = [np.zeros(g.num_arcs()) for g in inputs]
+    seed = iter(seed)
+    for b, e in enumerate(emissions):
+        array = np.asarray(e.weights_view(), np.float64)
+        length = len(array) if window is None else window
+        for t in range(0, len(array) - length + 1, stride):
+            for k, graph in enumerate(graphs):
+                part = explicit(array[t : t + length])
+                wide = with_dtype(graph, "float64")
+                gradients = ag.grad(ag.forward_score(ag.intersect(wide, part)), [wide, part])
+                delta = next(seed)
+                expected[k] += delta * weights(gradients[0])
+                to = expected[len(graphs) + b].reshape(-1, 4)[t : t + length]
+                to += delta * weights(gradients[1]).reshape(-1, 4)
+    for one, other in zip(found, expected, strict=True):
+        assert_near(one, other, BOUNDS[dtype][1], "gradient of an outer score")
+
+
+@pytest.mark.parametrize(("window", "stride"), [(None, 1), (2, 1)])
+def test_outer_scores_against_finite_differences(window, stride):
+    rng = generator(10)
+    graphs = [ctc([1], rng=rng), flower(2, rng)]
+    emissions = [dense(rng.normal(size=(t, 2))) for t in (3, 2)]
+
+    def score(*inputs):
+        return ag.outer_score(list(inputs[:2]), list(inputs[2:]), window=window, stride=stride)
+
+    assert_gradient(score, *graphs, *emissions)
+    assert_second_order(score, *graphs, *emissions)
+
+
+def test_hessians_of_outer_scores():
+    graphs, emissions = outer_inputs()
+    inputs = [*graphs, *emissions]
+    vectors = [direction(g, phase) for phase, g in enumerate(inputs)]
+    total = ag.forward_score(ag.outer_score(graphs, emissions, window=2, stride=2))
+    found = [weights(g) for g in ag.hvp(total, inputs, vectors)]
+    step = 1e-5
+
+    def gradient(distance):
+        moved = [
+            with_weights(g, weights(g) + distance * v) for g, v in zip(inputs, vectors, strict=True)
+        ]
+        n = len(graphs)
+        score = ag.forward_score(ag.outer_score(moved[:n], moved[n:], window=2, stride=2))
+        return [weights(g) for g in ag.grad(score, moved)]
+
+    for hvp, ahead, behind in zip(found, gradient(step), gradient(-step), strict=True):
+        assert_near(hvp, (ahead - behind) / (2 * step), 1e-7, "hvp of an outer score")
+
+
+def test_an_outer_score_is_one_dense_linear_graph():
+    graphs, emissions = outer_inputs()
+    table = ag.outer_score(graphs, emissions)
+    rows, columns = table.weights_view().shape
+    assert (rows, columns) == (len(emissions), len(graphs))
+    assert snapshot(table)[:7] == snapshot(ag.linear_graph(rows, columns))[:7]
+    assert table.calc_grad
+    # It is emissions again: a layer of kernels is the input of the next one.
+    again = ag.forward_score(ag.intersect(flower(columns, generator()), table))
+    assert ag.grad(again, graphs[0]).num_arcs() == graphs[0].num_arcs()
+
+
+def test_outer_scores_with_single_graphs_and_nothing():
+    graphs, emissions = outer_inputs()
+    one = ag.outer_score([graphs[0]], [emissions[0]])
+    assert one.weights_view().shape == (1, 1)
+    assert ag.outer_score(graphs, []).weights_view().shape == (0, len(graphs))
+    assert ag.outer_score(graphs, emissions, window=10).weights_view().shape == (0, len(graphs))
+    single = ag.outer_score(graphs[0], emissions[0])
+    assert single.weights_to_list() == one.weights_to_list()
+
+
+def test_an_outer_score_without_path_is_impossible():
+    emissions = [dense(np.zeros((2, 3))), dense(np.zeros((4, 3)))]
+    graphs = [ctc([1, 2, 1]), ctc([1])]
+    table = ag.outer_score(graphs, emissions)
+    assert np.isneginf(table.weights_view()).tolist() == [[True, False], [False, False]]
+    seed = like(table, np.ones(4))
+    for gradient in ag.grad(table, [*graphs, *emissions], seed):
+        assert np.all(np.isfinite(weights(gradient)))
+
+
+@pytest.mark.parametrize("options", [{"window": 0}, {"window": -1}, {"window": 2, "stride": 0}])
+def test_windows_and_strides_are_positive(options):
+    graphs, emissions = outer_inputs()
+    with pytest.raises(ValueError, match=r"outer_score: .*(window|stride).*, but"):
+        ag.outer_score(graphs, emissions, **options)
+
+
+def test_outer_scores_need_dense_emissions():
+    graphs, _ = outer_inputs()
+    with pytest.raises(ValueError, match=r"outer_score.*: .*linear.*, but"):
+        ag.outer_score(graphs, [graphs[0]])
+
+
+def test_a_bad_emission_of_an_outer_score_is_named():
+    graphs, emissions = outer_inputs()
+    emissions[2].set_weight(5 * 4 + 1, math.nan)
+    with pytest.raises(ValueError, match=r"outer_score \(element 2 of 4\): .*(frame 5|label 1)"):
+        ag.outer_score(graphs, emissions)
+
+
+@every_dtype
+def test_the_threads_change_no_bit_of_an_outer_score(dtype, threads):
+    found = []
+    for number in (1, 2, 5):
+        threads(number)
+        graphs, emissions = outer_inputs(dtype)
+        table = ag.outer_score(graphs, emissions, window=2)
+        ag.backward(table, like(table, np.where(np.isfinite(weights(table)), 1.0, 0.0)))
+        found.append([snapshot(table), *(snapshot(g.grad()) for g in (*graphs, *emissions))])
+    assert found[0] == found[1] == found[2]

@@ -1,0 +1,199 @@
+"""What must not change a bit of the result: threads, neighbours in a batch, checkpoints."""
+
+import math
+
+import numpy as np
+import pytest
+from tools import run_python, snapshot
+from trellis_cases import (
+    KERNELS,
+    Case,
+    every_dtype,
+    every_kernel,
+    forced,
+    fused,
+    same_bits,
+    sample_case,
+)
+
+import arcgrad as ag
+
+# The same bits
+
+
+@every_kernel
+@every_dtype
+def test_the_number_of_threads_changes_no_bit(kernel, dtype, threads):
+    case = sample_case(kernel, count=37)
+    found = []
+    for number in (1, 2, 5):
+        threads(number)
+        with forced(kernel):
+            found.append(fused(case, dtype))
+    assert same_bits(found[0], found[1])
+    assert same_bits(found[0], found[2])
+
+
+@every_dtype
+def test_the_number_of_threads_changes_no_bit_of_a_mixed_batch(dtype, threads):
+    parts = [sample_case(kernel, count=9) for kernel in ("diagonal", "dense", "lanes")]
+    found = []
+    for number in (1, 2, 3):
+        threads(number)
+        inputs, products = [], []
+        for case in parts:
+            graph, emissions = case.leaves(dtype)
+            inputs += [graph, *emissions]
+            products += case.join(graph, emissions)
+        scores = ag.forward_score(products)
+        ag.backward(scores)
+        found.append([snapshot(g) for g in (*scores, *(x.grad() for x in inputs))])
+    assert found[0] == found[1] == found[2]
+
+
+@every_kernel
+@every_dtype
+def test_an_example_does_not_depend_on_its_batch(kernel, dtype):
+    case = sample_case(kernel, count=13)
+
+    def results(order):
+        part = Case(case.side, case.graph, [case.arrays[i] for i in order])
+        with forced(kernel):
+            found = fused(part, dtype)
+        parts = zip(order, found.scores, found.emissions, found.emission_products, strict=True)
+        return {i: (score, e.tobytes(), v.size) for i, score, e, v in parts}
+
+    whole = results(range(13))
+    assert {k: v for i in range(13) for k, v in results([i]).items()} == whole
+    assert results(list(range(12, -1, -1))) == whole
+    some = results([7, 1, 12])
+    assert some == {i: whole[i] for i in some}
+
+
+@every_kernel
+def test_an_example_does_not_depend_on_impossible_or_extreme_neighbours(kernel):
+    case = sample_case(kernel, count=9)
+    arrays = [array.copy() for array in case.arrays]
+    arrays[1][:] = -math.inf
+    arrays[3] *= 1000
+    arrays[5] = arrays[5][:1]
+    arrays[6] = arrays[6][:0]
+    with forced(kernel):
+        try:
+            found = fused(Case("acceptor", case.graph, arrays), "float32", second=False)
+        except ValueError:
+            assert kernel == "dense"
+            return
+        expected = fused(case, "float32", second=False)
+    for i in (0, 2, 4, 7, 8):
+        assert found.scores[i] == expected.scores[i]
+        assert np.array_equal(found.emissions[i], expected.emissions[i])
+
+
+@every_dtype
+def test_the_same_call_gives_the_same_bits(dtype):
+    for kernel in KERNELS:
+        case = sample_case(kernel)
+        assert same_bits(fused(case, dtype), fused(case, dtype))
+
+
+@every_kernel
+def test_the_shared_gradient_is_the_sum_over_the_batch(kernel):
+    case = sample_case(kernel, count=21).narrowed("float32")
+    with forced(kernel):
+        together = fused(case, "float32", second=False)
+        alone = [
+            fused(Case("acceptor", case.graph, [array]), "float64", second=False).arcs
+            for array in case.arrays
+        ]
+    total = np.sum(alone, axis=0)
+    error = np.abs(together.arcs - total)
+    assert np.max(error / np.maximum(1.0, np.abs(total))) <= 2e-6
+
+
+# Checkpoints
+
+
+@every_kernel
+@every_dtype
+def test_checkpoints_change_no_bit(kernel, dtype):
+    case = sample_case(kernel, count=9, length=150)
+    with forced(kernel, stride=1):
+        expected = fused(case, dtype)
+    for stride in (2, 3, 7, 64, 100, 1000):
+        with forced(kernel, stride=stride):
+            assert same_bits(fused(case, dtype), expected), f"every {stride} frames"
+
+
+@pytest.fixture
+def history_limit():
+    before = ag.get_history_limit()
+    yield ag.set_history_limit
+    ag.set_history_limit(before)
+
+
+@every_kernel
+def test_the_history_limit_changes_no_bit(kernel, history_limit):
+    case = sample_case(kernel, count=9, length=150)
+    with forced(kernel):
+        expected = fused(case, "float32")
+        for limit in (10_000, 1000, 1, 0):
+            history_limit(limit)
+            assert ag.get_history_limit() == limit
+            assert same_bits(fused(case, "float32"), expected)
+    paths = [snapshot(p) for p in ag.viterbi_path(case.products())]
+    history_limit(1 << 30)
+    assert [snapshot(p) for p in ag.viterbi_path(case.products())] == paths
+
+
+def test_a_negative_history_limit_is_refused():
+    with pytest.raises((ValueError, TypeError)):
+        ag.set_history_limit(-1)
+
+
+MEMORY = """
+import math
+import resource
+import numpy as np
+import arcgrad as ag
+from arcgrad import _core, tokens
+ag.set_num_threads(1)
+kernel, count = {kernel!r}, {count}
+if kernel == "dense":
+    size, labels, length = 48, 48, 200_000
+    nodes = np.arange(size, dtype=np.int32)
+    src = np.concatenate([np.full(size, size), np.repeat(nodes, size)])
+    dst = np.concatenate([nodes, np.tile(nodes, size)])
+    graph = ag.Graph.from_arrays(src, dst, dst, start=[size], accept=nodes, calc_grad=False)
+else:
+    size, labels, length = 1001, 3, 40_000 if kernel == "diagonal" else 10_000
+    graph = tokens.ctc_graph([1, 2] * 250)
+def run(length):
+    emissions = [ag.linear_graph(length, labels, array[:length], copy=False) for _ in range(count)]
+    scores = ag.forward_score(ag.intersect(graph, emissions))
+    ag.backward(scores)
+    return sum(score.item() for score in scores)
+array = np.random.default_rng(0).normal(size=(length, labels)).astype(np.float32)
+_core.force_kernel(kernel)
+ag.set_history_limit(1 << 40)
+run(100)
+ag.set_history_limit(1 << 16)
+run(100)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+total = run(length)
+peak = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+assert math.isfinite(total)
+bound = count * 4 * math.sqrt(length) * (size + 1) * 8
+gradient = count * array.nbytes
+print(int(peak - gradient), int(bound), int(8 * length * (size + 1) * count))
+"""
+
+
+@pytest.mark.parametrize(
+    ("kernel", "count"), [("diagonal", 1), ("csr", 1), ("lanes", 8), ("dense", 1)]
+)
+def test_checkpoints_bound_the_memory(kernel, count):
+    peak, bound, whole = map(int, run_python(MEMORY.format(kernel=kernel, count=count)).split())
+    assert whole > 20 * bound
+    # A little is left for what the process itself needs, and for emissions turned into pairs.
+    assert peak <= bound + 4_000_000
