@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "arcgrad/parallel.h"
+#include "arcgrad/semiring.h"
 #include "arcgrad/trellis/curvature_steps.h"
 
 // With v and b the scores before and after each value, let D be the mean, over the paths that lead
@@ -20,7 +21,6 @@
 namespace arcgrad::trellis {
 namespace {
 
-constexpr double kDeadExponent = -std::numeric_limits<double>::infinity();
 constexpr int32_t kFramesPerPoll = 64;
 using PerLane = std::array<double, kCurvatureLanes>;
 
@@ -38,7 +38,7 @@ class Scores {
   void kill(int64_t begin, int64_t count) const {
     const MovedScores to = at(begin);
     std::fill_n(to.mantissa, count, 0.0);
-    std::fill_n(to.exponent, count, kDeadExponent);
+    std::fill_n(to.exponent, count, kNegInf);
     std::fill_n(to.move, count, 0.0);
   }
   MovedScores at(int64_t offset) const {
@@ -47,7 +47,7 @@ class Scores {
   }
   void set(int64_t i, double mantissa, double exponent, double move) const {
     memory_[i] = mantissa;
-    memory_[size_ + i] = mantissa == 0.0 ? kDeadExponent : exponent;
+    memory_[size_ + i] = mantissa == 0.0 ? kNegInf : exponent;
     memory_[2 * size_ + i] = move;
   }
 
@@ -74,7 +74,7 @@ class Mean {
   double get() const { return weight_ > 0.0 ? sum_ / weight_ : 0.0; }
 
  private:
-  double top_ = kDeadExponent, weight_ = 0.0, sum_ = 0.0;
+  double top_ = kNegInf, weight_ = 0.0, sum_ = 0.0;
 };
 
 /// What the loops read of a graph.
@@ -209,7 +209,7 @@ class Recursion {
     const int64_t spare = tables.is_diagonal ? kCurvatureLanes : 0;
     slots_ = Scores::dead(num_slots_ * lanes_ + spare);
     places_ = Scores::dead(tables.padded);
-    logarithms_ = Block<double>(num_slots_ * lanes_ + spare, kDeadExponent);
+    logarithms_ = Block<double>(num_slots_ * lanes_ + spare, kNegInf);
     moves_ = Block<double>(num_slots_ * lanes_ + spare, 0.0);
     posterior_ = Block<double>(std::max(tables.padded, int64_t{form_.num_places} * lanes_));
     centers_.resize(static_cast<size_t>(frames_) + 2);
@@ -442,7 +442,7 @@ class Recursion {
       const auto& [emissions, moves, scale, grad] = examples_[l];
       double* const to = logarithms_.get() + l * num_slots_;
       if (t > emissions.frames) {
-        std::fill_n(to, num_slots_, kDeadExponent);
+        std::fill_n(to, num_slots_, kNegInf);
         continue;
       }
       dispatch(emissions.dtype, [&](auto kind) {

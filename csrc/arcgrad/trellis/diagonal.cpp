@@ -68,7 +68,7 @@ template <class T>
 void kill(PlaceRow<T> row, int32_t low, int32_t high) {
   for (int32_t p = low; p < high; ++p) {
     row.mantissa[p] = T(0);
-    row.exponent[p] = kDeadExponent;
+    row.exponent[p] = kDead;
   }
 }
 
@@ -144,7 +144,7 @@ class DiagonalRun final : public Run {
 
     const int64_t pad = round_up(std::max(std::abs(low_offset_), std::abs(high_offset_)));
     const int64_t size = pad + places_ + pad;
-    weight_exponent_ = Block<Int>(count * size, kDeadExponent);
+    weight_exponent_ = Block<Int>(count * size, kDead);
     if (is_weighted_) weight_mantissa_ = Block<T>(count * size, T(0));
     // How far from the most negative offset each diagonal is.
     std::vector<int32_t> diagonal(static_cast<size_t>(high_offset_ - low_offset_) + 1);
@@ -287,9 +287,9 @@ class DiagonalRun final : public Run {
 
   void set(Row row, int32_t p, const Scaled& value, int64_t base) const {
     const double q = value.exponent - static_cast<double>(base);
-    const bool alive = !value.is_zero() && q > kDeadExponent / 2;
+    const bool alive = !value.is_zero() && q > kDead / 2;
     row.mantissa[p] = alive ? static_cast<T>(value.mantissa) : T(0);
-    row.exponent[p] = alive ? static_cast<Int>(q) : Int{kDeadExponent};
+    row.exponent[p] = alive ? static_cast<Int>(q) : Int{kDead};
   }
 
   /// The scores after frame t from those before it; changes `base` if it ends a run of frames with
@@ -400,7 +400,7 @@ class DiagonalRun final : public Run {
   /// The exponent by which products of scores are divided. One so low that dead scores could pass
   /// for alive is raised.
   Int scale(int64_t bases) const {
-    constexpr double kLowest = kDeadExponent / 2 + (1 << 24), kHighest = 1 << 30;
+    constexpr double kLowest = kDead / 2 + (1 << 24), kHighest = 1 << 30;
     return static_cast<Int>(
         std::clamp(total_.exponent - static_cast<double>(bases), kLowest, kHighest));
   }

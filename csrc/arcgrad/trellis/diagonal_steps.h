@@ -22,8 +22,6 @@ struct Split<double> {
 
 /// Ranges of places start and end at multiples of this.
 inline constexpr int32_t kPlaceBlock = 8;
-/// The exponent of a dead score.
-inline constexpr int32_t kDeadExponent = -(1 << 30);
 
 /// The scores of consecutive places. Loops also read some places before and after their range,
 /// which must be dead there.
@@ -37,8 +35,8 @@ struct PlaceRow {
 template <class T>
 struct Diagonals {
   int32_t offset[kMostDiagonals];
-  /// The weights. A missing arc has mantissa 0 and exponent kDeadExponent. Without weights there
-  /// are no mantissas, and the exponents are upper limits: kDeadExponent for a missing arc, no
+  /// The weights. A missing arc has mantissa 0 and exponent kDead. Without weights there
+  /// are no mantissas, and the exponents are upper limits: kDead for a missing arc, no
   /// limit for the others.
   const T* mantissa[kMostDiagonals];
   const Exponent<T>* exponent[kMostDiagonals];
@@ -124,8 +122,6 @@ extern const DiagonalSteps<double> diagonal_f64;
 
 namespace arcgrad::trellis::ARCGRAD_ISA {
 namespace on_diagonals {
-
-static_assert(kDead == kDeadExponent);
 
 #ifdef __AVX2__
 inline constexpr int kBytes = 32;

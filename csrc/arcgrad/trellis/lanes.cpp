@@ -13,8 +13,6 @@ constexpr int32_t kFramesPerRebase = 64;
 /// Posteriors of arcs are summed in the type of the recursion for so many frames, then in double.
 constexpr int32_t kFramesPerFlush = 32;
 
-constexpr int32_t kDead = -(1 << 30);
-
 /// The exponent of an impossible arc: below that of any other, but the sum of it and a dead score
 /// still fits.
 constexpr int32_t kDeadWeight = -(1 << 29) + (1 << 25);

@@ -11,6 +11,8 @@
 #include <immintrin.h>
 #endif
 
+#include "arcgrad/trellis/steps.h"
+
 namespace arcgrad::trellis::ARCGRAD_ISA {
 
 /// `W` numbers side by side. A score is mantissa * 2^exponent with the mantissa in [1, 2), or dead
@@ -48,8 +50,7 @@ struct Lanes<double, 1> {
   static constexpr Int kBias = 1023;
 };
 
-/// The exponent of a dead score, and the one below which a score dies.
-inline constexpr int32_t kDead = -(1 << 30);
+/// The exponent below which a score dies.
 inline constexpr int32_t kFloor = kDead + (1 << 24);
 
 #define ARCGRAD_INLINE [[gnu::always_inline]] inline

@@ -10,6 +10,9 @@ namespace arcgrad::trellis {
 /// The most distances that arcs of a diagonal form may span.
 inline constexpr int32_t kMostDiagonals = 6;
 
+/// The exponent of a dead score.
+inline constexpr int32_t kDead = -(1 << 30);
+
 /// The type of exponents that goes with mantissas of type T.
 template <class T>
 struct ExponentOf {
