@@ -1,8 +1,9 @@
-"""Counting n-grams, estimating models and reading them from ARPA files."""
+"""N-grams and pieces: counting, estimating, reading ARPA files, decompositions of labels."""
 
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -10,7 +11,8 @@ from types import ModuleType
 import numpy as np
 import numpy.typing as npt
 
-from arcgrad import ngram
+import arcgrad as ag
+from arcgrad import lexicon, ngram
 
 from .harness import Report, Row, Settings, interleave, takes_under
 
@@ -28,6 +30,7 @@ def run(settings: Settings) -> Report:
     few = replace(settings, quick=True)
     rows = counting(settings.size(1_000_000, 10_000), few)
     rows += models(settings.size(800_000, 10_000), few)
+    rows += pieces(settings)
     return Report(rows)
 
 
@@ -92,3 +95,38 @@ def models(num_tokens: int, settings: Settings) -> list[Row]:
     if peer:
         loading.peer, loading.theirs = "kenlm", peer
     return rows
+
+
+def pieces(settings: Settings) -> list[Row]:
+    """Labels of 60 characters and 1000 pieces: letters, and the most frequent longer strings."""
+    rng = np.random.default_rng(0)
+    weights = 1 / np.arange(1, 28)
+    letters = np.array(list("▁abcdefghijklmnopqrstuvwxyz"))
+    labels = ["".join(rng.choice(letters, 60, p=weights / weights.sum())) for _ in range(100)]
+    found = Counter(
+        label[k : k + n] for label in labels for n in (2, 3, 4) for k in range(len(label) - n + 1)
+    )
+    longer = [piece for piece, _ in found.most_common(1000 - len(letters))]
+    all_pieces = [*letters, *longer]
+    prepared = lexicon.Lexicon(all_pieces)
+    graph = lexicon.lexicon_graph(prepared)
+    target = ag.chain_graph(prepared.spell(labels[0]))
+    times = interleave(
+        "pieces",
+        {
+            "decompositions of a label": lambda: lexicon.decompositions(prepared, labels[0]),
+            "decompositions of 100 labels": lambda: lexicon.decompositions(prepared, labels),
+            "lexicon of 1000 pieces": lambda: lexicon.Lexicon(all_pieces),
+            "lexicon_graph": lambda: lexicon.lexicon_graph(prepared),
+            "lexicon_graph, not shared": lambda: lexicon.lexicon_graph(prepared, shared=False),
+        },
+        settings,
+    )
+    composed = interleave(
+        "pieces",
+        {"by composition": lambda: ag.remove(ag.project_input(ag.compose(graph, target)))},
+        settings,
+    )["by composition"]
+    first, *rest = [Row(name, timing) for name, timing in times.items()]
+    first.peer, first.theirs, first.target = "composition", composed, takes_under(1e-3)
+    return [first, *rest]

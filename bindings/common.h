@@ -68,6 +68,7 @@ void init_parallel(nb::module_& m);
 void init_trellis(nb::module_& m);
 void init_tokens(nb::module_& m);
 void init_alignments(nb::module_& m);
+void init_trie(nb::module_& m);
 void init_io(nb::module_& m);
 
 }  // namespace arcgrad::bindings

@@ -30,5 +30,6 @@ NB_MODULE(_core, m) {
   init_trellis(m);
   init_tokens(m);
   init_alignments(m);
+  init_trie(m);
   init_io(m);
 }

@@ -22,6 +22,9 @@ NOT_OPS = {
     *("save", "load", "savetxt", "loadtxt", "write_dot", "draw"),
 }
 
+# Modules whose names are checked, and what stands before these.
+MODULES = {"": ag, "tokens.": ag.tokens, "ngram.": ag.ngram, "lexicon.": ag.lexicon}
+
 
 def public_functions():
     return {
@@ -77,7 +80,7 @@ def test_constructors_have_a_row(name):
     assert name in rows()
 
 
-@pytest.mark.parametrize("module", [ag, ag.tokens, ag.ngram], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", MODULES.values(), ids=lambda module: module.__name__)
 def test_all_is_sorted_and_complete(module):
     assert len(set(module.__all__)) == len(module.__all__)
     for name in module.__all__:
@@ -90,7 +93,7 @@ def test_all_is_sorted_and_complete(module):
 def documented():
     """Every public object that can carry a docstring, by its full name."""
     found = {}
-    for prefix, module in (("", ag), ("tokens.", ag.tokens), ("ngram.", ag.ngram)):
+    for prefix, module in MODULES.items():
         for name in module.__all__:
             thing = getattr(module, name)
             if inspect.ismodule(thing) or not callable(thing):

@@ -11,3 +11,4 @@
 #include "arcgrad/product.h"
 #include "arcgrad/tape.h"
 #include "arcgrad/tokens.h"
+#include "arcgrad/trie.h"

@@ -1,6 +1,6 @@
 """Differentiable weighted finite-state transducers."""
 
-from . import criterion, ngram, tokens
+from . import criterion, lexicon, ngram, tokens
 from ._core import (
     Explanation,
     Graph,
@@ -88,6 +88,7 @@ __all__ = [
     "invert",
     "is_grad_enabled",
     "isomorphic",
+    "lexicon",
     "linear_graph",
     "load",
     "loadtxt",

@@ -298,6 +298,27 @@ def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["counts"]
 
 
+def test_a_link_stays_a_link_and_permissions_stay(tmp_path):
+    path, link = tmp_path / "counts", tmp_path / "link"
+    path.touch(0o640)
+    link.symlink_to(path)
+    counts = count([[0, 1]], 1)
+    counts.save(link)
+    assert link.is_symlink()
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert Counts.load(path) == counts
+
+
+def test_a_device_is_written_to_and_stays(tmp_path):
+    count([[0, 1]], 1).save(os.devnull)
+    assert not os.path.isfile(os.devnull)
+
+
+def test_a_folder_is_no_file(tmp_path):
+    with pytest.raises(IsADirectoryError):
+        count([[0, 1]], 1).save(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -1,0 +1,9 @@
+"""Lexicons: how pieces are spelled by graphemes, and words by tokens.
+
+Functions return graphs; methods of :class:`Lexicon` return plain values.
+"""
+
+from .pieces import Lexicon, decompositions, lexicon_graph, piece_graph
+from .words import word_lexicon_graph
+
+__all__ = ["Lexicon", "decompositions", "lexicon_graph", "piece_graph", "word_lexicon_graph"]
