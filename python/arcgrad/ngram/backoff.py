@@ -39,9 +39,9 @@ def backoff_graph(
     every node accepts.
 
     Nodes are in the order of their length, then lexicographic, and the end is the last one. Arcs
-    are first the n-grams by order, then lexicographic, as in ``source.ngrams(n)``; then the
-    back-off arcs in the order of their nodes. Weights are 0 for counts, as parameters to be
-    learned, and the scores and back-off weights of a model.
+    are first the n-grams by order, then lexicographic, as in ``source.ngrams(n)`` (but ``<s>``
+    alone is no arc); then the back-off arcs in the order of their nodes. Weights are 0 for counts,
+    as parameters to be learned, and the scores and back-off weights of a model.
 
     Back-off by epsilon is not exclusive: an n-gram that exists can also be read by backing off, and
     without ``</s>`` a path may back off once more at its end. In the log semiring all these ways
