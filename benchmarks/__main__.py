@@ -10,7 +10,10 @@ import arcgrad as ag
 
 from .harness import Report, Settings, clear_progress, environment, is_busy, report_text, write_json
 
-CASES = ("forward", "compose", "construct", "second_order", "batch", "slope", "trellis", "ngram")
+CASES = (
+    *("forward", "compose", "construct", "second_order", "batch", "slope"),
+    *("trellis", "ngram", "decode"),
+)
 
 
 def main() -> None:

@@ -136,6 +136,27 @@ def lexicon(words: Words) -> Arrays:
     return Arrays(num_nodes, arcs[0], arcs[1], arcs[2], arcs[3], weight, 0, [0])
 
 
+def lexicon_tree(words: Words) -> Arrays:
+    """Spells words: a tree of letters from node 0, each of which may repeat, and epsilon arcs back.
+
+    The arc from the end of a word to node 0 writes the word and has the weight -2.
+    """
+    child: dict[tuple[int, int], int] = {}
+    arcs: list[tuple[int, int, int, int, float]] = []
+    for word_id, word in enumerate(words):
+        node = 0
+        for letter in word:
+            if (node, letter) not in child:
+                child[node, letter] = len(child) + 1
+                arcs.append((node, len(child), letter, ag.epsilon, 0.0))
+                arcs.append((len(child), len(child), letter, ag.epsilon, 0.0))
+            node = child[node, letter]
+        arcs.append((node, 0, ag.epsilon, word_id, -2.0))
+    src, dst, ilabel, olabel = (np.array([arc[k] for arc in arcs], np.int32) for k in range(4))
+    weight = np.array([arc[4] for arc in arcs], np.float32)
+    return Arrays(len(child) + 1, src, dst, ilabel, olabel, weight, 0, [0])
+
+
 def text_chain(letters: Sequence[int]) -> Arrays:
     """One path that spells ``letters``."""
     src = np.arange(len(letters), dtype=np.int32)

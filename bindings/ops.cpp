@@ -348,16 +348,17 @@ void init_decoding(nb::module_& m) {
       "max_active"_a = nb::none(), "lattice_beam"_a = nb::none(), R"(
 A search through a graph, frame by frame, that drops what falls behind; the result is a lattice.
 
-Without pruning the lattice has the paths of ``compose(emissions, graph)``. The nodes where paths are
-between two frames are ranked by the best score of the paths there. Before each frame, nodes more
-than ``beam`` below the best are dropped, then all but the ``max_active`` best (of equals, those with
-the smallest ids). Nothing is dropped after the last frame. Epsilon arcs are followed as far as paths
-stay within both limits among the nodes that the frame itself led to; with weights of at most 0 that
-is no further restriction.
+Without pruning the lattice has the paths of ``compose(emissions, graph)``. Between two frames each
+node of the graph that paths have reached has the best score of these paths. Before each frame,
+nodes more than ``beam`` below the best are dropped, then all but the ``max_active`` best (of
+equals, those with the smallest ids). Nothing is dropped after the last frame. Epsilon arcs are
+followed as far as paths stay within both limits among the nodes that the frame itself led to; with
+weights of at most 0 that is no further restriction. A dropped node stays where the best path comes
+over its epsilon arcs to a node that goes on.
 
 Args:
-    graphs: A graph, or a list of graphs. It may have cycles, several starts and accepts, and epsilon
-        arcs; its input labels are matched, its output labels are kept.
+    graphs: A graph, or a list of graphs. It may have cycles, several starts and accepts, and
+        epsilon arcs; its input labels are matched, its output labels are kept.
     emissions: A dense linear graph, or a list of them.
     beam: How far below the best a node may be.
     max_active: The most nodes from which paths go on; None for any number.
@@ -369,8 +370,8 @@ Returns:
     the sum of both weights, or is an epsilon arc of the graph between two frames. Impossible arcs
     are left out. A graph without nodes if no accepted path survives.
 
-    Where epsilon arcs form a cycle, only those are kept between two frames that lead away from where
-    the best path enters the cycle. So the best path stays, but others may be lost.
+    Where epsilon arcs form a cycle, only those are kept between two frames that lead away from
+    where the best path enters the cycle. So the best path stays, but others may be lost.
 
 Raises:
     ValueError: If a weight is NaN or +inf (the message names the arc, or the label and the frame),
@@ -384,7 +385,8 @@ weights are read, and one number per node is set.
 
 >>> import arcgrad as ag
 >>> emissions = ag.linear_graph(2, 3, [[0.0, 1.0, -9.0], [0.5, 0.0, -9.0]])
->>> lattice = ag.beam_search(ag.closure(ag.linear_graph(1, 3)), emissions, beam=5.0, lattice_beam=2.0)
+>>> letters = ag.closure(ag.linear_graph(1, 3))
+>>> lattice = ag.beam_search(letters, emissions, beam=5.0, lattice_beam=2.0)
 >>> ag.viterbi_path(ag.remove(lattice)).labels_to_list()
 [1, 0]
 )");

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 from hypothesis import given
-from spec import language, strings
+from hypothesis import strategies as st
+from spec import language, paths, score, strings
 from strategies import acceptors, closable, convergent, graphs
 from tools import build, weights
 
@@ -58,6 +59,14 @@ def test_viterbi_path(graph):
     shortest = pywrapfst.shortestpath(openfst.to_openfst(graph, "standard"))
     expected = ag.forward_score(openfst.from_openfst(shortest)).item()
     assert ag.forward_score(ag.viterbi_path(graph)).item() == pytest.approx(expected, abs=1e-4)
+
+
+@given(graphs(impossible=False, max_arcs=12), st.integers(1, 8))
+def test_best_paths(graph, n):
+    shortest = pywrapfst.shortestpath(openfst.to_openfst(graph, "standard"), nshortest=n)
+    expected = sorted(map(score, paths(openfst.from_openfst(shortest))), reverse=True)
+    found = [sum(path.weights_to_list()) for path in ag.best_paths(graph, n)]
+    assert found == pytest.approx(expected, abs=1e-4)
 
 
 @pytest.mark.parametrize("reverse", [False, True])

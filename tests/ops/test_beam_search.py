@@ -58,14 +58,21 @@ def pruned(graph, emissions, beam=math.inf, max_active=math.inf):
             return {}, set()
         last = t == len(frames)
         least = -math.inf if last else limit(scores)
-        reached, parent = dict(scores), {}
-        for _ in range(num_nodes):
-            for arc in silent:
+        reached = dict(scores)
+
+        def ways():
+            """Where epsilon arcs lead from nodes within the limits, those of small nodes last."""
+            for arc in sorted(silent, key=lambda arc: -arc.src):
                 value = reached.get(arc.src, -math.inf)
-                if value > -math.inf and value >= least and value + arc.weight >= least:
-                    if value + arc.weight > reached.get(arc.dst, -math.inf):
-                        reached[arc.dst] = value + arc.weight
-                        parent[arc.dst] = arc.src
+                if value > -math.inf and min(value, value + arc.weight) >= least:
+                    yield arc, value + arc.weight
+
+        for _ in range(num_nodes):
+            for arc, value in ways():
+                reached[arc.dst] = max(reached.get(arc.dst, -math.inf), value)
+        # Where the best path to a node comes from, if it was not there at once.
+        best = [(arc, value) for arc, value in ways() if value == reached[arc.dst]]
+        parent = {a.dst: a.src for a, value in best if value > scores.get(a.dst, -math.inf)}
         going = sorted(reached, key=lambda n: (-reached[n], n))
         if not last:
             least = limit(reached)

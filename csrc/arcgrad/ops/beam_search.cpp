@@ -85,6 +85,7 @@ class Search {
   struct Step {
     int32_t src, node, arc;
     T weight;
+    double score;
   };
   /// An epsilon arc between kept nodes, numbered among them.
   struct Link {
@@ -110,12 +111,17 @@ class Search {
       visit(k);
   }
 
+  bool has_epsilons(int32_t node) const {
+    const int32_t first = index_.offset[node];
+    return first < index_.offset[node + 1] && index_.label[first] == kEpsilon;
+  }
+
   /// Lets every active node take a frame.
   void step(const T* row, int32_t labels, double beam) {
     for (const Reached& old : reached_) slot_[old.node] = -1;
     reached_.clear();
     steps_.clear();
-    double best = kNegInf, limit = kNegInf;
+    double best = kNegInf;
     for (const Active& from : front_)
       for (int32_t k = index_.offset[from.node]; k < index_.offset[from.node + 1]; ++k) {
         const int32_t label = index_.label[k];
@@ -124,15 +130,13 @@ class Search {
         const T weight = weight_[index_.arc[k]] + row[label];
         const double score = from.score + static_cast<double>(weight);
         if (!(score > kNegInf)) continue;
-        steps_.push_back({from.id, index_.dst[k], index_.arc[k], weight});
-        // What is out of the beam already need not be remembered as reached.
-        if (score < limit) continue;
-        enter(index_.dst[k], score);
-        if (score > best) {
-          best = score;
-          limit = best - beam;
-        }
+        steps_.push_back({from.id, index_.dst[k], index_.arc[k], weight, score});
+        __builtin_prefetch(&slot_[index_.dst[k]]);
+        best = std::max(best, score);
       }
+    const double limit = best - beam;
+    for (const Step& s : steps_)
+      if (!(s.score < limit)) enter(s.node, s.score);
   }
 
   /// Follows epsilon arcs, drops nodes unless the frame was the last, and adds to the lattice.
@@ -170,13 +174,9 @@ class Search {
     const auto wait = [&](int32_t at) {
       if (!std::exchange(reached_[at].is_waiting, true)) waiting.push_back(at);
     };
-    for (size_t i = 0; i < reached_.size(); ++i) {
-      const int32_t node = reached_[i].node;
-      const int32_t first = index_.offset[node];
-      if (first < index_.offset[node + 1] && index_.label[first] == kEpsilon &&
-          !(reached_[i].score < limit))
+    for (size_t i = 0; i < reached_.size(); ++i)
+      if (!(reached_[i].score < limit) && has_epsilons(reached_[i].node))
         wait(static_cast<int32_t>(i));
-    }
     while (!waiting.empty()) {
       const int32_t from = waiting.front();
       waiting.pop_front();
@@ -186,30 +186,34 @@ class Search {
         const double score = reached_[from].score + static_cast<double>(weight);
         if (!(score > kNegInf) || score < limit) return;
         const int32_t known = slot_[index_.dst[k]];
-        if (known >= 0 && (score <= reached_[known].score || closes_cycle(from, known, weight)))
-          return;
+        if (known >= 0 && !is_better_way(from, known, weight, score)) return;
         Reached& to = enter(index_.dst[k], score);
         to.parent = from;
         to.parent_weight = weight;
-        wait(slot_[to.node]);
+        if (has_epsilons(to.node)) wait(slot_[to.node]);
       });
     }
   }
 
-  /// Whether the best path to `from` goes through `to`, so that an arc between them closes a cycle;
-  /// throws if the cycle has a positive weight. Rounding alone may make another look better.
-  bool closes_cycle(int32_t from, int32_t to, T weight) const {
+  /// Whether an epsilon arc is the best way to a node that was reached before; of equally good arcs
+  /// it is the one from the smallest node. Throws if it closes a cycle of positive weight.
+  bool is_better_way(int32_t from, int32_t to, T weight, double score) const {
+    const Reached& known = reached_[to];
+    if (score < known.score) return false;
+    const bool is_tie = score == known.score;
+    if (is_tie && (known.parent < 0 || reached_[known.parent].node <= reached_[from].node))
+      return false;
     double sum = static_cast<double>(weight);
     for (int32_t at = from; at >= 0; at = reached_[at].parent) {
       if (at == to) {
-        require(!(sum > 0.0), kOp,
+        require(is_tie || !(sum > 0.0), kOp,
                 "a cycle of epsilon arcs must not have a positive weight, but one through node ",
-                reached_[to].node, " has ", sum);
-        return true;
+                known.node, " has ", sum);
+        return false;
       }
       sum += static_cast<double>(reached_[at].parent_weight);
     }
-    return false;
+    return true;
   }
 
   void choose_active(bool is_last) {

@@ -156,6 +156,7 @@ class PathSearch {
     double loss_before;
     Range ways;
   };
+
   void push(int64_t path, double loss, Range ways) {
     if (ways.begin == ways.end) return;
     const Way& first = ways_[ways.begin];

@@ -14,11 +14,11 @@ Graph viterbi_path_of_arcs(const char* op, const Graph& graph) {
 
 Graph viterbi_path(const Graph& graph) {
   if (!graph.product()) return viterbi_path_of_arcs("viterbi_path", graph);
-  return trellis::best_paths("viterbi_path", {graph})[0];
+  return trellis::viterbi_paths("viterbi_path", {graph})[0];
 }
 
 std::vector<Graph> viterbi_path(const std::vector<Graph>& graphs) {
-  return trellis::best_paths("viterbi_path", graphs);
+  return trellis::viterbi_paths("viterbi_path", graphs);
 }
 
 }  // namespace arcgrad

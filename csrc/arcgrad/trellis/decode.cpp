@@ -209,7 +209,7 @@ std::vector<Graph> best_scores(const char* op, const std::vector<Graph>& graphs)
   return out;
 }
 
-std::vector<Graph> best_paths(const char* op, const std::vector<Graph>& graphs) {
+std::vector<Graph> viterbi_paths(const char* op, const std::vector<Graph>& graphs) {
   std::vector<Graph> out(graphs.size(), nullptr);
   std::vector<size_t> others = without_product(graphs);
   if (others.size() < graphs.size()) {

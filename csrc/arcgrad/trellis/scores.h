@@ -23,7 +23,7 @@ std::vector<Choice> explain(const std::vector<Graph>& graphs);
 std::vector<Graph> forward_scores(const char* op, const std::vector<Graph>& graphs);
 /// Best scores and best paths of a list of graphs.
 std::vector<Graph> best_scores(const char* op, const std::vector<Graph>& graphs);
-std::vector<Graph> best_paths(const char* op, const std::vector<Graph>& graphs);
+std::vector<Graph> viterbi_paths(const char* op, const std::vector<Graph>& graphs);
 /// The posteriors of a factor of a product, and how often the best path uses its arcs.
 Graph factor_posteriors(const char* op, const Graph& product, const Graph& factor);
 Graph factor_counts(const char* op, const Graph& product, const Graph& factor);
