@@ -708,3 +708,71 @@ def test_the_functional_form_compiles():
     torch._dynamo.reset()
     compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
     assert torch.allclose(compiled(logits), step(logits))
+
+
+# Word pieces
+
+
+PIECES = ["a", "b", "c", "ab", "bc", "abc", "ca"]
+
+
+def marginal_by_enumeration(x, lexicon, text, transitions=None):
+    """The log-sum over all decompositions, each with a loss of its own."""
+    plain = agt.TransducerLoss(
+        Tokens.ctc(len(PIECES) + 1), transitions=transitions, reduction="none"
+    ).double()
+    ways = list(lexicon.enumerate(text))
+    assert len(ways) == lexicon.count(text)
+    return -torch.stack([-plain(x, [way])[0] for way in ways]).logsumexp(0)
+
+
+@pytest.mark.parametrize("order", [0, 1, 2])
+@pytest.mark.parametrize("text", ["a", "abc", "abca", "cab", "bcabc"])
+def test_marginalized_pieces_equal_the_sum_over_all_decompositions(text, order):
+    lexicon = ag.lexicon.Lexicon(PIECES, first_label=1)
+    loss = agt.TransducerLoss(
+        PIECES, lexicon, order, blank="optional", allow_repeats=False, reduction="none"
+    ).double()
+    transitions = None
+    if order:
+        torch.nn.init.normal_(loss.transitions)
+        transitions = ag.ngram.dense_graph(len(PIECES) + 1, order, dtype="float64")
+        transitions.set_weights(loss.transitions.detach().numpy())
+    x = random(1, 7, len(PIECES) + 1).requires_grad_()
+    expected = marginal_by_enumeration(x, lexicon, text, transitions)
+    actual = loss(x, [text])[0]
+    assert torch.allclose(actual, expected)
+    ours, theirs = (torch.autograd.grad(value, x)[0] for value in (actual, expected))
+    assert torch.allclose(ours, theirs, atol=1e-10)
+    # The mean divides by the number of graphemes.
+    loss.reduction = "mean"
+    assert torch.allclose(loss(x, [text]), expected / len(text))
+    graphemes = lexicon.spell(text)
+    assert torch.allclose(loss(x, [graphemes]), loss(x, [text]))
+
+
+def test_back_off_transitions_are_learned():
+    counts = ag.ngram.count([[1, 2, 3], [2, 3, 3], [1, 1]], 2, num_tokens=4)
+    graph = ag.ngram.backoff_graph(counts)
+    loss = agt.TransducerLoss(Tokens.asg(4), transitions=graph).double()
+    assert loss.transitions.numel() == graph.num_arcs()
+    x = random(2, 5, 4).requires_grad_()
+
+    def value(x, weights):
+        return loss.losses(x, [[1, 2, 3], [2, 3]], None, None, weights)
+
+    weights = random(graph.num_arcs(), seed=2).requires_grad_()
+    assert gradcheck(value, (x, weights))
+    assert gradgradcheck(value, (x, weights))
+    # Back-off arcs count too.
+    (grad,) = torch.autograd.grad(value(x, weights).sum(), weights)
+    epsilons = torch.from_numpy(graph.ilabels() == ag.epsilon)
+    assert grad[epsilons].abs().max() > 0
+
+
+def test_orders_of_transitions():
+    assert agt.TransducerLoss(3, transitions=0).transitions is None
+    assert agt.TransducerLoss(3, transitions=1).transitions.shape == (3,)
+    assert agt.TransducerLoss(3, transitions=2, blank="optional").transitions.shape == (20,)
+    with pytest.raises(ValueError, match="dense_graph: "):
+        agt.TransducerLoss(3, transitions=-1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -74,7 +73,8 @@ class ASGLoss(SequenceLoss):
             else ag.tokens.Tokens.asg(self.num_labels)
         )
         self.transitions = nn.Parameter(torch.zeros(self.num_labels + 1, self.num_labels))
-        self._bigram = _bigram(self.num_labels)
+        # Its arcs are in the order of the transitions.
+        self._bigram = ag.ngram.dense_graph(self.num_labels, 2, calc_grad=False)
 
     def extra_repr(self) -> str:
         """The options, as modules of torch print them."""
@@ -146,16 +146,3 @@ class ASGLoss(SequenceLoss):
             bigram = graph(self._bigram, self.transitions)
             best = best_labels("viterbi", emissions, lengths, self.tokens, bigram)
         return [self.unpack(labels) for labels in best]
-
-
-def _bigram(num_labels: int) -> ag.Graph:
-    """Figure 4a of the paper: node i + 1 is reached with label i, and all nodes accept."""
-    nodes = np.arange(num_labels + 1)
-    return ag.Graph.from_arrays(
-        np.repeat(nodes, num_labels),
-        np.tile(nodes[1:], num_labels + 1),
-        np.tile(nodes[:-1], num_labels + 1),
-        start=[0],
-        accept=nodes[1:],
-        calc_grad=False,
-    )

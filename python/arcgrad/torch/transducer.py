@@ -27,12 +27,13 @@ class TransducerLoss(SequenceLoss):
     Args:
         tokens: The number of tokens, or the tokens themselves, of which only the number matters; or
             :class:`arcgrad.tokens.Tokens` for any token graphs (spikes, limited durations, ...).
-        lexicon: Spells targets in tokens, in all ways: an object with the method
-            ``decompositions(targets)`` that returns a graph over labels for each target, such as
-            :class:`arcgrad.lexicon.Lexicon`; or a transducer from labels to those of targets.
-            Without one, targets are labels.
-        transitions: A graph over labels, such as an n-gram model. Its weights are learned from
-            where they are.
+        lexicon: Spells targets in tokens in all ways, and the loss sums over them: an
+            :class:`arcgrad.lexicon.Lexicon`, for targets that are texts or graphemes, with
+            ``first_label`` as the tokens have it (1 after a blank 0); or a transducer from labels
+            to those of targets. Without one, targets are labels.
+        transitions: A graph over labels, such as :func:`arcgrad.ngram.backoff_graph` makes, whose
+            weights are learned from where they are; or the order of a dense n-gram graph (2 for
+            bigrams). Order 0 is the same as None: no transitions.
         blank: ``"none"``, ``"forced"`` or ``"optional"``.
         blank_label: The label of the blank. The tokens are all other labels, in their order.
         allow_repeats: Whether equal tokens may follow one another without a blank.
@@ -59,8 +60,8 @@ class TransducerLoss(SequenceLoss):
     def __init__(
         self,
         tokens: int | Sequence[str] | ag.tokens.Tokens,
-        lexicon: Any = None,
-        transitions: ag.Graph | None = None,
+        lexicon: ag.lexicon.Lexicon | ag.Graph | None = None,
+        transitions: ag.Graph | int | None = None,
         *,
         blank: Literal["none", "forced", "optional"] = "none",
         blank_label: int = 0,
@@ -87,6 +88,8 @@ class TransducerLoss(SequenceLoss):
                 blank_label=blank_label,
                 allow_repeats=allow_repeats,
             )
+        if isinstance(transitions, int):
+            transitions = self._dense(transitions)
         if transitions is not None and not transitions.is_acceptor():
             raise ValueError(
                 "TransducerLoss: transitions must be an acceptor over labels, but input and output "
@@ -101,6 +104,11 @@ class TransducerLoss(SequenceLoss):
             self.transitions = nn.Parameter(weights)
         else:
             self.register_buffer("transitions", weights)
+
+    def _dense(self, order: int) -> ag.Graph | None:
+        if order == 0:
+            return None
+        return ag.ngram.dense_graph(self.tokens.num_labels, order, calc_grad=False)
 
     def extra_repr(self) -> str:
         """The options, as modules of torch print them."""
@@ -141,9 +149,10 @@ class TransducerLoss(SequenceLoss):
         return ag.intersect(alignments, transitions), transitions
 
     def _decompositions(self, targets: Targets) -> list[ag.Graph]:
+        assert self.lexicon is not None
         sequences = targets.sequences()
-        if not isinstance(self.lexicon, ag.Graph):
-            found: list[ag.Graph] = self.lexicon.decompositions(sequences)
+        if isinstance(self.lexicon, ag.lexicon.Lexicon):
+            found: list[ag.Graph] = ag.lexicon.decompositions(self.lexicon, sequences)
             return found
         chains = [
             target if isinstance(target, ag.Graph) else ag.chain_graph(target)
