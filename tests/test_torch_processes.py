@@ -1,5 +1,8 @@
 """Losses in other processes: workers that load data, and distributed training."""
 
+import socket
+from datetime import timedelta
+
 import numpy as np
 import pytest
 import torch
@@ -53,10 +56,20 @@ def batch():
     return x, torch.tensor([[1, 2], [3, 1], [2, 2], [1, 3]]), torch.tensor([6, 5, 6, 4])
 
 
-def train(rank, world_size, folder):
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def train(rank, world_size, folder, port):
     torch.set_num_threads(1)
     dist.init_process_group(
-        "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world_size
+        "gloo",
+        init_method=f"tcp://127.0.0.1:{port}",
+        rank=rank,
+        world_size=world_size,
+        timeout=timedelta(seconds=60),
     )
     model = DistributedDataParallel(Model())
     part = slice(rank * 2, rank * 2 + 2)
@@ -64,12 +77,13 @@ def train(rank, world_size, folder):
     if rank == 0:
         grads = {name: p.grad for name, p in model.module.named_parameters()}
         torch.save(grads, f"{folder}/grads.pt")
+    dist.barrier()
     dist.destroy_process_group()
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_two_processes_give_the_gradients_of_one_with_the_joint_batch(tmp_path):
-    mp.spawn(train, (2, str(tmp_path)), nprocs=2)
+    mp.spawn(train, (2, str(tmp_path), free_port()), nprocs=2)
     found = torch.load(tmp_path / "grads.pt")
     model = Model()
     model(*batch()).backward()
