@@ -1,0 +1,1 @@
+"""Recipes: data, training and evaluation. Needs ``pip install 'arcgrad[recipes]'``."""

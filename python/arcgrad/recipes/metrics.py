@@ -1,0 +1,203 @@
+"""Error rates: of letters (CER) and of words (WER), by edit distance.
+
+Texts are compared as they are, but for the boundary between words: a space and ``▁`` are the same,
+and those at both ends do not count. Words are what stands between boundaries. A corpus has the
+errors of all its examples over the letters or words of all its references.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+try:
+    from rapidfuzz.distance import Levenshtein
+except ImportError as error:
+    raise ImportError(
+        "arcgrad.recipes.metrics needs rapidfuzz, but it is not installed; "
+        "pip install 'arcgrad[recipes]'"
+    ) from error
+
+__all__ = ["Errors", "Evaluation", "Scored", "char_errors", "evaluate", "word_errors"]
+
+BOUNDARY = "▁"
+
+# A text, or the tokens that make it up.
+Text = str | Sequence[str]
+
+
+@dataclass(frozen=True)
+class Errors:
+    """The edits that turn references into hypotheses.
+
+    Attributes:
+        substitutions: Letters or words of a reference that were taken for others.
+        deletions: Those that are missing in the hypothesis.
+        insertions: Those that only the hypothesis has.
+        length: The number of letters or words of the references.
+
+    >>> from arcgrad.recipes.metrics import Errors
+    >>> total = Errors(1, 0, 0, 10) + Errors(0, 2, 1, 30)
+    >>> total.count, total.rate
+    (4, 10.0)
+    """
+
+    substitutions: int = 0
+    deletions: int = 0
+    insertions: int = 0
+    length: int = 0
+
+    @property
+    def count(self) -> int:
+        """The number of edits."""
+        return self.substitutions + self.deletions + self.insertions
+
+    @property
+    def rate(self) -> float:
+        """The edits in percent of the length; of no length, infinity if there are any."""
+        if self.length == 0:
+            return math.inf if self.count else 0.0
+        return 100.0 * self.count / self.length
+
+    def __add__(self, other: Errors) -> Errors:
+        return Errors(
+            self.substitutions + other.substitutions,
+            self.deletions + other.deletions,
+            self.insertions + other.insertions,
+            self.length + other.length,
+        )
+
+
+@dataclass(frozen=True)
+class Scored:
+    """An example with its errors.
+
+    Attributes:
+        reference: What it says, with spaces between words.
+        hypothesis: What was recognised.
+        chars: Errors of letters; boundaries between words count as letters.
+        words: Errors of words.
+    """
+
+    reference: str
+    hypothesis: str
+    chars: Errors
+    words: Errors
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The errors of a corpus.
+
+    Attributes:
+        chars: Errors of letters, in all.
+        words: Errors of words, in all.
+        examples: The examples, in their order.
+    """
+
+    chars: Errors
+    words: Errors
+    examples: tuple[Scored, ...]
+
+    @property
+    def cer(self) -> float:
+        """The errors of letters in percent."""
+        return self.chars.rate
+
+    @property
+    def wer(self) -> float:
+        """The errors of words in percent."""
+        return self.words.rate
+
+
+def char_errors(reference: Text, hypothesis: Text) -> Errors:
+    """The errors of letters, boundaries within the text among them.
+
+    Args:
+        reference: A text, or tokens.
+        hypothesis: A text, or tokens.
+
+    Returns:
+        The least edits.
+
+    >>> from arcgrad.recipes.metrics import char_errors
+    >>> char_errors("the cat", ["▁the", "▁c", "u", "t", "s"])
+    Errors(substitutions=1, deletions=0, insertions=1, length=7)
+    """
+    return _errors(_marked(reference), _marked(hypothesis))
+
+
+def word_errors(reference: Text, hypothesis: Text) -> Errors:
+    """The errors of words.
+
+    Args:
+        reference: A text, or tokens.
+        hypothesis: A text, or tokens.
+
+    Returns:
+        The least edits.
+
+    >>> from arcgrad.recipes.metrics import word_errors
+    >>> word_errors("the cat sat", "▁the▁▁cut")
+    Errors(substitutions=1, deletions=1, insertions=0, length=3)
+    """
+    return _errors(_words(reference), _words(hypothesis))
+
+
+def evaluate(references: Iterable[Text], hypotheses: Iterable[Text]) -> Evaluation:
+    """The errors of a corpus and of each of its examples.
+
+    Args:
+        references: The text, or the tokens, of each example.
+        hypotheses: What was recognised, in the same order.
+
+    Returns:
+        The errors.
+
+    Raises:
+        ValueError: If there are more of one than of the other.
+
+    >>> from arcgrad.recipes.metrics import evaluate
+    >>> result = evaluate(["one two", "three"], ["one too", "three"])
+    >>> f"{result.cer:.2f} {result.wer:.2f}"
+    '8.33 33.33'
+    >>> result.examples[1].chars.count
+    0
+    """
+    references, hypotheses = list(references), list(hypotheses)
+    if len(references) != len(hypotheses):
+        raise ValueError(
+            "evaluate: each reference must have a hypothesis, but there are "
+            f"{len(references)} and {len(hypotheses)}"
+        )
+    examples = tuple(
+        Scored(
+            _marked(reference).replace(BOUNDARY, " "),
+            _marked(hypothesis).replace(BOUNDARY, " "),
+            char_errors(reference, hypothesis),
+            word_errors(reference, hypothesis),
+        )
+        for reference, hypothesis in zip(references, hypotheses, strict=True)
+    )
+    chars = sum((example.chars for example in examples), Errors())
+    words = sum((example.words for example in examples), Errors())
+    return Evaluation(chars, words, examples)
+
+
+def _marked(text: Text) -> str:
+    """A text with boundaries between its words and none at its ends."""
+    joined = text if isinstance(text, str) else "".join(text)
+    return joined.replace(" ", BOUNDARY).strip(BOUNDARY)
+
+
+def _words(text: Text) -> list[str]:
+    return [word for word in _marked(text).split(BOUNDARY) if word]
+
+
+def _errors(reference: Sequence[str], hypothesis: Sequence[str]) -> Errors:
+    """The least edits from a sequence to another."""
+    counts = {"replace": 0, "delete": 0, "insert": 0}
+    for edit in Levenshtein.editops(reference, hypothesis):
+        counts[edit.tag] += 1
+    return Errors(counts["replace"], counts["delete"], counts["insert"], len(reference))

@@ -1,0 +1,81 @@
+"""Error rates against the definition of the edit distance."""
+
+import math
+from functools import cache
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arcgrad.recipes.metrics import Errors, char_errors, evaluate, word_errors
+
+texts = st.text(alphabet="ab ▁c", max_size=8)
+
+
+def distance(first, second):
+    """The least number of edits, by the recursion that defines it."""
+
+    @cache
+    def of(i, j):
+        if i == 0 or j == 0:
+            return i + j
+        return min(
+            of(i - 1, j) + 1,
+            of(i, j - 1) + 1,
+            of(i - 1, j - 1) + (first[i - 1] != second[j - 1]),
+        )
+
+    return of(len(first), len(second))
+
+
+@given(texts, texts)
+def test_errors_of_letters_are_the_edit_distance_of_stripped_texts(reference, hypothesis):
+    first, second = (t.replace(" ", "▁").strip("▁") for t in (reference, hypothesis))
+    errors = char_errors(reference, hypothesis)
+    assert errors.count == distance(first, second)
+    assert errors.length == len(first)
+    assert errors.length + errors.insertions - errors.deletions == len(second)
+
+
+@given(texts, texts)
+def test_errors_of_words_are_the_edit_distance_of_words(reference, hypothesis):
+    first, second = (tuple(t.replace("▁", " ").split(" ")) for t in (reference, hypothesis))
+    first, second = (tuple(word for word in words if word) for words in (first, second))
+    errors = word_errors(reference, hypothesis)
+    assert errors.count == distance(first, second)
+    assert errors.length == len(first)
+
+
+def test_edits_are_told_apart():
+    assert char_errors("abc", "xbc") == Errors(1, 0, 0, 3)
+    assert char_errors("abc", "bc") == Errors(0, 1, 0, 3)
+    assert char_errors("abc", "abcd") == Errors(0, 0, 1, 3)
+
+
+def test_tokens_are_joined_and_boundaries_at_the_ends_do_not_count():
+    assert char_errors("the cat", ["▁the", "▁", "c", "at", "▁"]).count == 0
+    assert word_errors(["▁the", "▁cat"], "the cat").count == 0
+
+
+def test_a_missing_boundary_is_an_error_of_letters_and_of_words():
+    assert char_errors("the cat", "thecat").count == 1
+    assert word_errors("the cat", "thecat").count == 2
+
+
+def test_the_rate_of_a_corpus_is_that_of_the_totals():
+    result = evaluate(["aaaaaaaa", "b"], ["aaaaaaaa", "c"])
+    assert result.cer == pytest.approx(100 / 9)
+    assert result.wer == 50.0
+    assert [example.chars.rate for example in result.examples] == [0.0, 100.0]
+    assert [example.hypothesis for example in result.examples] == ["aaaaaaaa", "c"]
+
+
+def test_a_corpus_without_letters_has_no_or_infinitely_many_errors():
+    assert evaluate([], []).cer == 0.0
+    assert evaluate([""], [""]).wer == 0.0
+    assert evaluate([""], ["a"]).cer == math.inf
+
+
+def test_each_reference_needs_a_hypothesis():
+    with pytest.raises(ValueError, match="must have a hypothesis, but there are 2 and 1"):
+        evaluate(["a", "b"], ["a"])
