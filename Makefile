@@ -14,7 +14,7 @@ CONFIG := --no-build-isolation -Cbuild-dir=$(BUILD) -Ccmake.define.ARCGRAD_WERRO
 
 # Folders are listed too: their time changes when a file is added or removed.
 CORE := $(shell find csrc bindings cmake tests/cpp 2>/dev/null) CMakeLists.txt pyproject.toml
-PACKAGE := $(shell find python -name __pycache__ -prune -o -name _core.pyi -o -name '*.py' -print)
+PACKAGE := $(shell find python -name __pycache__ -prune -o -name _core.pyi -o -type f -print)
 CPP_FILES = $(shell find csrc bindings examples tests -name '*.h' -o -name '*.cpp')
 
 .DEFAULT_GOAL := help

@@ -16,7 +16,11 @@ IMPORT = "import sys; sys.path[:0] = sys.argv[1:]; import arcgrad; print(arcgrad
 
 def check(wheel: zipfile.ZipFile) -> list[str]:
     names = wheel.namelist()
-    needed = {str(p.relative_to(SOURCE)) for p in SOURCE.rglob("*.py")}
+    needed = {
+        str(path.relative_to(SOURCE))
+        for path in SOURCE.rglob("*")
+        if path.is_file() and path.suffix in {".py", ".npz", ".txt"}
+    }
     needed |= {"arcgrad/py.typed", "arcgrad/_core.pyi"}
     problems = [f"{name} is missing" for name in sorted(needed - set(names))]
     problems += [

@@ -1,0 +1,168 @@
+"""Real speech: strings of spoken digits, spelled in letters.
+
+3,000 recordings of English digits by 6 speakers, 8 kHz: the Free Spoken Digit Dataset, CC BY-SA
+4.0. The recordings are in the repository (``data/digits``) and not in the package.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ._audio import Floats, read_audio
+from ._random import check_seed, stream
+from .examples import SPLITS, Splits
+from .speech import LogMel, SpecAugment, SpeechDataset
+from .tokenizers import BOUNDARY, Letters
+
+NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+RATE = 8000
+AUDIO, INDEX = "fsdd.flac", "fsdd_index.npz"
+
+# The recordings of each split: those of all speakers are mixed.
+RECORDINGS = {"train": (0, 2400), "validation": (2400, 2700), "test": (2700, 3000)}
+MIN_DIGITS, MAX_DIGITS = 2, 6
+
+#: The masks for training strings, which are short.
+AUGMENTATION = SpecAugment(max_frequencies=15, max_frames=20)
+
+
+class DigitStrings(SpeechDataset):
+    """Strings of recordings, one after the other.
+
+    Args:
+        samples: Of all recordings, in [-1, 1].
+        begins: Where each recording begins; one more than there are recordings.
+        strings: The recordings of each example.
+        args: As for :class:`SpeechDataset`.
+        kwargs: As for :class:`SpeechDataset`.
+    """
+
+    def __init__(
+        self,
+        samples: Floats,
+        begins: npt.NDArray[np.int64],
+        strings: Sequence[npt.NDArray[np.int64]],
+        *args: Any,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self._samples, self._begins, self._strings = samples, begins, list(strings)
+
+    def samples(self, index: int) -> Floats:
+        """The samples of an example as they are, in [-1, 1]."""
+        ranges = [(self._begins[r], self._begins[r + 1]) for r in self._strings[index]]
+        return np.concatenate([self._samples[begin:end] for begin, end in ranges])
+
+
+def find(data_path: str | os.PathLike[str] | None = None) -> Path:
+    """The folder with the recordings.
+
+    Args:
+        data_path: The folder itself. By default ``data/digits`` of the checkout that this file is
+            in, or of the working directory.
+
+    Raises:
+        ValueError: If the recordings are not there.
+    """
+    places = [Path(__file__).parents[4] / "data/digits", Path("data/digits").absolute()]
+    if data_path is not None:
+        places = [Path(data_path)]
+    for place in places:
+        if (place / AUDIO).is_file() and (place / INDEX).is_file():
+            return place
+    looked = " and ".join(repr(str(place)) for place in dict.fromkeys(places))
+    raise ValueError(
+        f"digits.find: a folder must have {AUDIO} and {INDEX}, but {looked} do not; they are in "
+        "data/digits of arcgrad's repository: pass that as data_path"
+    )
+
+
+def load(
+    data_path: str | os.PathLike[str] | None = None,
+    *,
+    train: int = 2000,
+    validation: int = 300,
+    test: int = 300,
+    features: LogMel | None = None,
+    augmentation: SpecAugment | None = AUGMENTATION,
+    seed: int = 0,
+) -> Splits[DigitStrings]:
+    """Strings of 2 to 6 spoken digits such as "three one nine".
+
+    Recordings are split into 2400 for training, 300 for validation and 300 for the test; strings
+    are drawn from these at random.
+
+    Args:
+        data_path: The folder with the recordings, if it is not found by :func:`find`.
+        train: The number of training strings.
+        validation: The number of validation strings.
+        test: The number of test strings.
+        features: What is made of the samples; by default ``LogMel(rate=8000)``.
+        augmentation: Masks for training examples, or None.
+        seed: What strings and masks derive from.
+
+    Returns:
+        The data sets, with letters as tokens.
+
+    Raises:
+        ValueError: If the recordings are not there or damaged, a size is not positive, or the
+            features are for another rate.
+
+    >>> from arcgrad.recipes.data import digits
+    >>> strings = digits.load(train=100, validation=10, test=10)  # doctest: +SKIP
+    >>> strings.test[0].text  # doctest: +SKIP
+    'five eight two'
+    """
+    check_seed("digits.load", seed)
+    sizes = {"train": train, "validation": validation, "test": test}
+    for split, size in sizes.items():
+        if size < 1:
+            raise ValueError(f"digits.load: {split} must be at least 1, but it is {size}")
+    features = LogMel(rate=RATE) if features is None else features
+    if features.rate != RATE:
+        raise ValueError(
+            f"digits.load: features must be for {RATE} samples per second, but they are for "
+            f"{features.rate}"
+        )
+    folder = find(data_path)
+    samples = read_audio(folder / AUDIO, RATE)
+    with np.load(folder / INDEX) as index:
+        begins = np.concatenate([[0], np.cumsum(index["lengths"], dtype=np.int64)])
+        numbers = index["digits"]
+    if len(samples) != begins[-1] or len(numbers) != RECORDINGS["test"][1]:
+        raise ValueError(
+            f"digits.load: {AUDIO} must be the recordings of {INDEX}, but it has {len(samples)} "
+            f"samples for {begins[-1]} of {len(numbers)} recordings"
+        )
+
+    parts = []
+    letters = Letters((BOUNDARY, *sorted(set("".join(NAMES)))))
+    for number, split in enumerate(SPLITS):
+        strings = []
+        for index_ in range(sizes[split]):
+            rng = stream("digits", seed, number, index_)
+            count = rng.integers(MIN_DIGITS, MAX_DIGITS, endpoint=True)
+            strings.append(rng.integers(*RECORDINGS[split], count))
+        lengths = [int((begins[string + 1] - begins[string]).sum()) for string in strings]
+        parts.append(
+            DigitStrings(
+                samples,
+                begins,
+                strings,
+                [f"{split}-string-{index_}" for index_ in range(sizes[split])],
+                [" ".join(NAMES[digit] for digit in numbers[string]) for string in strings],
+                [features.num_frames(length) for length in lengths],
+                letters,
+                features=features,
+                augmentation=augmentation if split == "train" else None,
+                split=split,
+                seed=seed,
+            )
+        )
+    return Splits(*parts)

@@ -1,0 +1,155 @@
+"""Images of handwriting: size, normalisation and random changes."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image, ImageEnhance, ImageOps
+from torch import Tensor
+
+from .examples import Dataset
+
+WHITE = 255
+
+
+@dataclass(frozen=True)
+class ImageAugmentation:
+    """The random changes of the paper: resize and crop, rotation, brightness and contrast.
+
+    The defaults are those for lines cut from scanned pages.
+
+    Args:
+        jitter: The image is moved by up to this many pixels, white coming in at the sides.
+        stretch: The width is multiplied by a factor from ``1 - stretch`` to ``1 + stretch``.
+        rotation: The image is rotated by up to this many degrees.
+        brightness: Greys are multiplied by a factor from ``1 - brightness`` to ``1 + brightness``.
+        contrast: Distances from the mean grey, likewise.
+
+    Raises:
+        ValueError: If a number is negative, or a share is not below 1.
+
+    >>> import numpy as np
+    >>> from PIL import Image
+    >>> from arcgrad.recipes.data import ImageAugmentation
+    >>> augment = ImageAugmentation(jitter=2)
+    >>> image = Image.new("L", (100, 32), 255)
+    >>> augment(image, np.random.default_rng(0)).height
+    32
+    """
+
+    jitter: int = 10
+    stretch: float = 0.5
+    rotation: float = 2.0
+    brightness: float = 0.5
+    contrast: float = 0.5
+
+    def __post_init__(self) -> None:
+        shares = self.stretch, self.brightness, self.contrast
+        if min(self.jitter, self.rotation, *shares) < 0 or max(shares) >= 1:
+            raise ValueError(
+                "ImageAugmentation: numbers must not be negative and shares must be below 1, but "
+                f"they are {self}"
+            )
+
+    def __call__(self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
+        """A changed copy of a grey image, of the same height."""
+        x, y = (int(offset) for offset in rng.integers(0, 2 * self.jitter, 2, endpoint=True))
+        factor = rng.uniform(1 - self.stretch, 1 + self.stretch)
+        angle = rng.uniform(-self.rotation, self.rotation)
+        brightness = rng.uniform(1 - self.brightness, 1 + self.brightness)
+        contrast = rng.uniform(1 - self.contrast, 1 + self.contrast)
+
+        width, height = image.size
+        padded = ImageOps.expand(image, self.jitter, WHITE)
+        moved = padded.crop((x, y, x + width, y + height))
+        resized = moved.resize((max(1, round(width * factor)), height), Image.Resampling.BILINEAR)
+        rotated = resized.rotate(angle, Image.Resampling.BILINEAR, fillcolor=WHITE)
+        brighter = ImageEnhance.Brightness(rotated).enhance(brightness)
+        return ImageEnhance.Contrast(brighter).enhance(contrast)
+
+
+def scaled_width(width: int, height: int, new_height: int) -> int:
+    """The width of an image that is brought to another height."""
+    return max(1, round(width * new_height / height))
+
+
+class ImageDataset(Dataset):
+    """Images with texts; the input is ``[height, width]``, white paper being the largest value.
+
+    Args:
+        args: As for :class:`Dataset`.
+        height: The height to which images are brought; the width follows.
+        mean: The mean of all pixels of the corpus, on a scale from 0 (black) to 1.
+        std: Their standard deviation.
+        augmentation: Random changes, or None.
+        kwargs: As for :class:`Dataset`.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        height: int,
+        mean: float,
+        std: float,
+        augmentation: ImageAugmentation | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        if height < 1:
+            raise ValueError(f"{type(self).__name__}: the height must be positive, but is {height}")
+        self.height, self.mean, self.std = height, mean, std
+        self.augmentation = augmentation
+
+    @abc.abstractmethod
+    def image(self, index: int) -> Image.Image:
+        """The image of an example as it is, in grey."""
+
+    def _input(self, index: int, rng: np.random.Generator) -> Tensor:
+        image = self.image(index)
+        if self.augmentation is not None:
+            image = self.augmentation(image, rng)
+        if image.height != self.height:
+            width = scaled_width(image.width, image.height, self.height)
+            image = image.resize((width, self.height), Image.Resampling.BILINEAR)
+        pixels = torch.from_numpy(np.asarray(image, np.float32) / WHITE)
+        return (pixels - self.mean) / self.std
+
+
+class ImagesInMemory(ImageDataset):
+    """Images that are kept as arrays of bytes."""
+
+    def __init__(
+        self, images: Sequence[np.ndarray[Any, np.dtype[np.uint8]]], *args: Any, **kwargs: Any
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self._images = list(images)
+
+    def image(self, index: int) -> Image.Image:
+        """The image of an example as it is, in grey."""
+        return Image.fromarray(self._images[index])
+
+
+class ImagesInFiles(ImageDataset):
+    """Images that are read when they are needed."""
+
+    def __init__(self, paths: Sequence[Path], *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._paths = list(paths)
+
+    def image(self, index: int) -> Image.Image:
+        """The image of an example as it is, in grey."""
+        path = self._paths[index]
+        try:
+            with Image.open(path) as file:
+                return file.convert("L")
+        except OSError as error:
+            raise ValueError(
+                f"{type(self).__name__}: {str(path)!r} must be an image, but reading it fails: "
+                f"{error}"
+            ) from None
