@@ -7,7 +7,7 @@ import pytest
 
 from arcgrad.recipes import data, metrics
 
-MODULES = [data, data.digits, data.letters, metrics]
+MODULES = [data, data.digits, data.iam, data.letters, data.librispeech, data.wsj, metrics]
 
 
 def public(module):
@@ -26,7 +26,7 @@ DOCUMENTED = {name: thing for module in MODULES for name, thing in public(module
 
 
 def test_there_are_names():
-    assert {"LogMel", "load", "evaluate"} <= {n.split(".")[-1] for n in DOCUMENTED}
+    assert {"LogMel", "load", "prepare", "evaluate"} <= {n.split(".")[-1] for n in DOCUMENTED}
 
 
 @pytest.mark.parametrize("module", [data, metrics])

@@ -1,7 +1,8 @@
 """Data: corpora, features, tokenizers and batches.
 
 Each corpus is a module with ``load``, which gives training, validation and test data: ``letters``
-(handwriting, in the package) and ``digits`` (speech, in the repository). Needs
+(handwriting, in the package), ``digits`` (speech, in the repository), and, wherever a user has
+them, ``iam``, ``librispeech`` and ``wsj``, which ``prepare`` first. Needs
 ``pip install 'arcgrad[recipes]'``.
 """
 
@@ -16,7 +17,7 @@ except ImportError as error:
         "pip install 'arcgrad[recipes]'"
     ) from error
 
-from . import digits, letters
+from . import digits, iam, letters, librispeech, wsj
 from ._audio import read_audio
 from .examples import Batch, BucketSampler, Dataset, Example, Key, Splits, collate
 from .images import ImageAugmentation, ImageDataset
@@ -44,7 +45,10 @@ __all__ = [
     "WordPieces",
     "collate",
     "digits",
+    "iam",
     "letters",
+    "librispeech",
     "load_tokenizer",
     "read_audio",
+    "wsj",
 ]

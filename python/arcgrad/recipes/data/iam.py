@@ -1,0 +1,307 @@
+"""The IAM handwriting database: lines or words of scanned forms (licensed; fki.tic.heia-fr.ch).
+
+What is read of its folder:
+
+* texts and boxes: ``lines.txt`` or ``words.txt``, or else ``xml/<form>.xml``;
+* images: the forms ``<form>.png``, from which lines are cut, or else the lines themselves,
+  ``lines/a01/a01-000u/a01-000u-00.png`` (``words/...``);
+* splits: ``trainset.txt``, ``validationset1.txt``, ``validationset2.txt`` and ``testset.txt`` of
+  the task "Large Writer Independent Text Line Recognition". The last two are the test set.
+"""
+
+from __future__ import annotations
+
+import html
+import io
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+from xml.etree import ElementTree
+
+from PIL import Image
+
+from arcgrad import _files
+
+from . import manifests
+from .examples import SPLITS, Splits
+from .images import ImageAugmentation, ImagesInFiles, scaled_width
+from .manifests import Line, PathLike, Prepared, Problems
+from .tokenizers import Letters
+
+Unit = Literal["lines", "words"]
+
+SPLIT_FILES = {
+    "train": ("trainset.txt",),
+    "validation": ("validationset1.txt",),
+    "test": ("validationset2.txt", "testset.txt"),
+}
+# Where the parts of the distribution may have been unpacked.
+TEXT_FOLDERS = (".", "ascii", "task", "largeWriterIndependentTextLineRecognitionTask")
+FORM_FOLDERS = (".", "forms", "formsA-D", "formsE-H", "formsI-Z")
+
+# Mean and standard deviation of all pixels, white being 1.
+MEAN, STD = 0.912, 0.168
+HEIGHT = 64
+
+#: The changes for training images.
+AUGMENTATION = ImageAugmentation()
+
+# The fields of a row before its text; words have a tag where lines have the number of components.
+NUM_FIELDS = 8
+
+
+class Entry(NamedTuple):
+    """A line or a word of a form."""
+
+    id: str
+    text: str
+    box: tuple[int, int, int, int]
+
+    @property
+    def form(self) -> str:
+        """The form it is on."""
+        return "-".join(self.id.split("-")[:2])
+
+    @property
+    def line(self) -> str:
+        """The line it is, or is on."""
+        return "-".join(self.id.split("-")[:3])
+
+
+def clean(text: str) -> str:
+    """A transcript as texts have it: ``|`` separates words, ``#`` is deleted.
+
+    >>> from arcgrad.recipes.data import iam
+    >>> iam.clean("A|MOVE|to|stop|Mr.|Gaitskell#|from")
+    'A MOVE to stop Mr. Gaitskell from'
+    """
+    return " ".join(text.replace("#", "").replace("|", " ").split())
+
+
+def prepare(
+    data_path: PathLike,
+    out: PathLike | None = None,
+    *,
+    unit: Unit = "lines",
+    allow_missing: bool = False,
+    progress: Callable[[Sequence[Any]], Iterable[Any]] = iter,
+) -> Prepared:
+    """Reads IAM's folder, cuts lines from forms, and writes manifests.
+
+    Lines whose segmentation is marked as wrong are used, such words are not. What is wholly crossed
+    out is left out.
+
+    Args:
+        data_path: The folder of the corpus.
+        out: The folder for manifests and cut images; by default ``arcgrad`` in that of the corpus.
+        unit: ``"lines"`` or ``"words"``.
+        allow_missing: Whether examples with problems are left out; else they raise.
+        progress: Wraps the sequence of forms to show progress.
+
+    Returns:
+        What was written.
+
+    Raises:
+        CorpusError: If files are missing or cannot be read; the message counts and names them.
+        ValueError: If there is no such folder.
+    """
+    op = "iam.prepare"
+    if unit not in ("lines", "words"):
+        raise ValueError(f"{op}: the unit must be 'lines' or 'words', but it is {unit!r}")
+    root = manifests.existing_folder(op, data_path)
+    folder = root / manifests.FOLDER if out is None else Path(out)
+    problems = Problems(op)
+    split_of = _read_splits(root, problems)
+    entries = _read_entries(root, unit, problems)
+    problems.check(allow=allow_missing)
+
+    known = {entry.line for entry in entries}
+    for name in split_of:
+        # All words of a line may be segmented wrongly.
+        if name not in known and unit == "lines":
+            problems.add("lines of the splits without text", name)
+    forms: dict[str, list[Entry]] = {}
+    for entry in entries:
+        if entry.line in split_of and not entry.text:
+            problems.leave_out(f"{unit} that are crossed out", entry.id)
+        elif entry.line in split_of:
+            forms.setdefault(entry.form, []).append(entry)
+    rows: dict[str, list[Line]] = {split: [] for split in SPLITS}
+    for form in progress(sorted(forms)):
+        for entry, line in _images(root, folder, unit, form, forms[form], problems):
+            rows[split_of[entry.line]].append(line)
+    parts = {f"{unit}-{split}": rows[split] for split in SPLITS}
+    return manifests.write(folder, parts, problems, allow=allow_missing)
+
+
+def _read_splits(root: Path, problems: Problems) -> dict[str, str]:
+    """The split of each line."""
+    split_of: dict[str, str] = {}
+    for split, names in SPLIT_FILES.items():
+        for name in names:
+            path = _find(root, TEXT_FOLDERS, name)
+            if path is None:
+                problems.add("missing files", name)
+                continue
+            for line in path.read_text().split():
+                if split_of.setdefault(line, split) != split:
+                    problems.add("lines in two splits", line)
+    return split_of
+
+
+def _find(root: Path, folders: Iterable[str], name: str) -> Path | None:
+    """The file of a name in one of some folders."""
+    paths = (root / folder / name for folder in folders)
+    return next((path for path in paths if path.is_file()), None)
+
+
+def _read_entries(root: Path, unit: Unit, problems: Problems) -> list[Entry]:
+    """All lines or words of the corpus."""
+    path = _find(root, TEXT_FOLDERS, f"{unit}.txt")
+    if path is not None:
+        return _read_rows(path, unit, problems)
+    files = sorted((root / "xml").glob("*.xml"))
+    if not files:
+        problems.add("missing files", f"{unit}.txt or xml/")
+    return [entry for file in files for entry in _read_xml(file, unit, problems)]
+
+
+def _read_rows(path: Path, unit: Unit, problems: Problems) -> list[Entry]:
+    """The rows of ``lines.txt`` or ``words.txt``."""
+    entries = []
+    box_begin = 4 if unit == "lines" else 3
+    for number, row in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if row.startswith("#") or not row.strip():
+            continue
+        fields = row.split()
+        try:
+            x, y, w, h = map(int, fields[box_begin : box_begin + 4])
+        except ValueError:
+            problems.add(f"malformed rows of {path.name}", f"line {number}")
+            continue
+        if unit == "lines" or fields[1] == "ok":
+            text = clean(" ".join(fields[NUM_FIELDS:]))
+            entries.append(Entry(fields[0], text, (x, y, w, h)))
+    return entries
+
+
+def _read_xml(path: Path, unit: Unit, problems: Problems) -> list[Entry]:
+    """The lines or words of a form, with the boxes around their components."""
+    try:
+        tree = ElementTree.parse(path)
+    except ElementTree.ParseError:
+        problems.add("unreadable files", f"xml/{path.name}")
+        return []
+    entries = []
+    for line in tree.iter("line"):
+        for element in [line] if unit == "lines" else line.iter("word"):
+            # Texts are escaped once more than XML does.
+            text = " ".join(html.unescape(word.get("text", "")) for word in element.iter("word"))
+            boxes = [
+                tuple(int(part.get(name, 0)) for name in ("x", "y", "width", "height"))
+                for part in element.iter("cmp")
+            ]
+            left, top = (min((box[i] for box in boxes), default=0) for i in (0, 1))
+            right, bottom = (max((box[i] + box[i + 2] for box in boxes), default=0) for i in (0, 1))
+            is_good = unit == "lines" or line.get("segmentation", "ok") == "ok"
+            if is_good:
+                box = (left, top, right - left, bottom - top)
+                entries.append(Entry(element.get("id", ""), clean(text), box))
+    return entries
+
+
+def _images(
+    root: Path, folder: Path, unit: Unit, form: str, entries: list[Entry], problems: Problems
+) -> Iterable[tuple[Entry, Line]]:
+    """The rows of the lines or words of a form, which are cut from it or are there already."""
+    page_path = _find(root, FORM_FOLDERS, f"{form}.png")
+    if page_path is None:
+        for entry in entries:
+            yield from _ready_image(root, folder, unit, entry, problems)
+        return
+    try:
+        with Image.open(page_path) as file:
+            page = file.convert("L")
+    except OSError:
+        problems.add("unreadable images", page_path.name)
+        return
+    (folder / unit).mkdir(parents=True, exist_ok=True)
+    for entry in entries:
+        x, y, w, h = entry.box
+        box = (max(x, 0), max(y, 0), min(x + w, page.width), min(y + h, page.height))
+        if box[0] >= box[2] or box[1] >= box[3]:
+            problems.add("boxes outside of their forms", entry.id)
+            continue
+        image = page.crop(box)
+        content = io.BytesIO()
+        image.save(content, "PNG")
+        path = folder / unit / f"{entry.id}.png"
+        _files.write(path, content.getvalue())
+        name = manifests.relative(path, folder)
+        yield entry, Line(entry.id, entry.text, name, image.width, image.height)
+
+
+def _ready_image(
+    root: Path, folder: Path, unit: Unit, entry: Entry, problems: Problems
+) -> Iterable[tuple[Entry, Line]]:
+    """The row of a line or word that has an image of its own."""
+    group = entry.id.split("-")[0]
+    path = root / unit / group / entry.form / f"{entry.id}.png"
+    if not path.is_file():
+        problems.add("missing images", f"{entry.form}.png or {path.relative_to(root)}")
+        return
+    try:
+        with Image.open(path) as file:
+            width, height = file.size
+    except OSError:
+        problems.add("unreadable images", str(path.relative_to(root)))
+        return
+    yield entry, Line(entry.id, entry.text, manifests.relative(path, folder), width, height)
+
+
+def load(
+    data_path: PathLike,
+    *,
+    unit: Unit = "lines",
+    height: int = HEIGHT,
+    augmentation: ImageAugmentation | None = AUGMENTATION,
+    limit: int | None = None,
+    seed: int = 0,
+) -> Splits[ImagesInFiles]:
+    """Lines or words of IAM, after :func:`prepare`.
+
+    Args:
+        data_path: The folder of the corpus, or that with its manifests.
+        unit: ``"lines"`` or ``"words"``.
+        height: The height to which images are brought.
+        augmentation: Random changes of training images, or None.
+        limit: The most examples of each split, the first ones; by default all.
+        seed: What random changes derive from.
+
+    Returns:
+        The data sets, with letters as tokens, those of all splits.
+
+    Raises:
+        ValueError: If there are no manifests, or they are damaged.
+    """
+    op = "iam.load"
+    folder = manifests.folder_of(op, data_path, (f"{unit}-{split}" for split in SPLITS))
+    rows = [manifests.read(op, folder / f"{unit}-{split}.jsonl", Line, limit) for split in SPLITS]
+    letters = Letters.from_texts(row.text for part in rows for row in part)
+    parts = [
+        ImagesInFiles(
+            [folder / row.image for row in part],
+            [row.id for row in part],
+            [row.text for row in part],
+            [scaled_width(row.width, row.height, height) for row in part],
+            letters,
+            height=height,
+            mean=MEAN,
+            std=STD,
+            augmentation=augmentation if split == "train" else None,
+            split=split,
+            seed=seed,
+        )
+        for split, part in zip(SPLITS, rows, strict=True)
+    ]
+    return Splits(*parts)

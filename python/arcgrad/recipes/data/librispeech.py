@@ -1,0 +1,158 @@
+"""LibriSpeech: read English books, 16 kHz (CC BY 4.0; openslr.org/12).
+
+What is read of its folder, or of ``LibriSpeech`` in it: ``<part>/<speaker>/<chapter>/*.flac`` and
+the transcripts beside them, ``<speaker>-<chapter>.trans.txt``, with rows ``<id> UPPER CASE TEXT``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from . import manifests
+from ._audio import properties
+from .examples import Splits
+from .manifests import PathLike, Prepared, Problems, Utterance
+from .speech import LogMel, RecordingsInFiles, SpecAugment, load_recordings
+
+RATE = 16000
+
+#: The masks for training examples.
+AUGMENTATION = SpecAugment()
+
+PARTS = (
+    *("train-clean-100", "train-clean-360", "train-other-500"),
+    *("dev-clean", "dev-other", "test-clean", "test-other"),
+)
+
+
+def prepare(
+    data_path: PathLike,
+    out: PathLike | None = None,
+    *,
+    parts: Sequence[str] | None = None,
+    allow_missing: bool = False,
+    progress: Callable[[Sequence[Any]], Iterable[Any]] = iter,
+) -> Prepared:
+    """Reads LibriSpeech's folder and writes a manifest for each part. Texts are in lower case.
+
+    Args:
+        data_path: The folder of the corpus.
+        out: The folder for manifests; by default ``arcgrad`` in that of the corpus.
+        parts: The parts, such as ``"train-clean-100"``; by default all that are there.
+        allow_missing: Whether examples with problems are left out; else they raise.
+        progress: Wraps the sequence of chapters to show progress.
+
+    Returns:
+        What was written.
+
+    Raises:
+        CorpusError: If files are missing or cannot be read; the message counts and names them.
+        ValueError: If there is no such folder, or it has no parts.
+    """
+    op = "librispeech.prepare"
+    root = manifests.existing_folder(op, data_path)
+    folder = root / manifests.FOLDER if out is None else Path(out)
+    if (root / "LibriSpeech").is_dir():
+        root = root / "LibriSpeech"
+    problems = Problems(op)
+    if parts is None:
+        parts = [part for part in PARTS if (root / part).is_dir()]
+        if not parts:
+            raise ValueError(
+                f"{op}: {str(root)!r} must have parts such as {PARTS[0]!r}, but it has none"
+            )
+    for part in parts:
+        if not (root / part).is_dir():
+            problems.add("missing parts", part)
+    problems.check(advice="unpack them there, or name the parts to use")
+
+    rows: dict[str, list[Utterance]] = {part: [] for part in parts}
+    chapters = [
+        (part, path)
+        for part in parts
+        for path in sorted((root / part).glob("*/*"))
+        if path.is_dir()
+    ]
+    for part, chapter in progress(chapters):
+        rows[part] += _read_chapter(chapter, root, folder, problems)
+    return manifests.write(folder, rows, problems, allow=allow_missing)
+
+
+def _read_chapter(
+    chapter: Path, root: Path, folder: Path, problems: Problems
+) -> Iterable[Utterance]:
+    """The rows of a chapter."""
+    path = chapter / f"{chapter.parent.name}-{chapter.name}.trans.txt"
+    if not path.is_file():
+        problems.add("missing transcripts", str(path.relative_to(root)))
+        return
+    recordings = {file.stem: file for file in chapter.glob("*.flac")}
+    for number, row in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        name, _, text = row.strip().partition(" ")
+        if not name:
+            continue
+        audio = recordings.pop(name, None)
+        if not text:
+            problems.add("rows without text", f"{path.name} line {number}")
+        elif audio is None:
+            problems.add("missing recordings", f"{name}.flac")
+        else:
+            yield from _read_recording(name, text, audio, folder, problems)
+    for name in sorted(recordings):
+        problems.add("recordings without transcript", f"{name}.flac")
+
+
+def _read_recording(
+    name: str, text: str, audio: Path, folder: Path, problems: Problems
+) -> Iterable[Utterance]:
+    """The row of a recording."""
+    found = properties(audio)
+    if found is None:
+        problems.add("unreadable recordings", audio.name)
+    elif (found.rate, found.channels) != (RATE, 1) or found.num_samples == 0:
+        problems.add(f"recordings that are not {RATE} Hz mono", f"{audio.name}: {found}")
+    else:
+        text = " ".join(text.lower().split())
+        yield Utterance(name, text, manifests.relative(audio, folder), found.num_samples / RATE)
+
+
+def load(
+    data_path: PathLike,
+    *,
+    train: str = "train-clean-100",
+    validation: str = "dev-clean",
+    test: str = "test-clean",
+    features: LogMel | None = None,
+    augmentation: SpecAugment | None = AUGMENTATION,
+    limit: int | None = None,
+    seed: int = 0,
+) -> Splits[RecordingsInFiles]:
+    """Utterances of LibriSpeech, after :func:`prepare`.
+
+    Args:
+        data_path: The folder of the corpus, or that with its manifests.
+        train: The part for training.
+        validation: The part for validation.
+        test: The part for the test.
+        features: What is made of the samples; by default ``LogMel()``.
+        augmentation: Masks for training examples, or None.
+        limit: The most examples of each split, the first ones; by default all.
+        seed: What masks derive from.
+
+    Returns:
+        The data sets, with letters as tokens, those of all splits.
+
+    Raises:
+        ValueError: If there are no manifests, or they are damaged.
+    """
+    return load_recordings(
+        "librispeech.load",
+        data_path,
+        (train, validation, test),
+        features=LogMel(rate=RATE) if features is None else features,
+        augmentation=augmentation,
+        limit=limit,
+        seed=seed,
+    )

@@ -1,0 +1,265 @@
+"""The Wall Street Journal corpora: read news, 16 kHz (licensed; LDC93S6A and LDC94S13A).
+
+What is read of their folder: the index files, transcripts (``*.dot``) and recordings of ``csr_1``
+and ``csr_2_comp``. The parts are ``train_si284``, ``dev_93`` and ``eval_92``. Recordings are NIST
+SPHERE files, most of them compressed with shorten, which has to be undone once: see
+:func:`prepare`.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from . import manifests
+from ._audio import properties
+from .examples import Splits
+from .manifests import PathLike, Prepared, Problems, Utterance
+from .speech import LogMel, RecordingsInFiles, SpecAugment, load_recordings
+
+RATE = 16000
+
+#: The masks for training examples.
+AUGMENTATION = SpecAugment()
+
+INDICES_1 = "csr_1/11-13.1/wsj0/doc/indices"
+INDICES_2 = "csr_2_comp/13-34.1/wsj1/doc/indices"
+PARTS = {
+    "train_si284": (f"{INDICES_2}/si_tr_s.ndx", f"{INDICES_1}/train/tr_s_wv1.ndx"),
+    "dev_93": (f"{INDICES_2}/h1_p0.ndx",),
+    "eval_92": (f"{INDICES_1}/test/nvp/si_et_20.ndx",),
+}
+TRANSCRIPTS = (
+    "csr_1/*/wsj0/transcrp/dots",
+    "csr_2_comp/13-34.1/wsj1/trans",
+    "csr_1/11-14.1/wsj0/si_et_20",
+)
+# The folder of the discs that an index file numbers, by the first number.
+DISCS = {"11": "csr_1", "13": "csr_2_comp"}
+# Left out of the training set by common usage.
+DROPPED = "wsj0/si_tr_s/401/"
+
+INDEX_ROW = re.compile(r"(\d+)_(\d+)_(\d+)\s*:\s*(\S+)")
+DOT_ROW = re.compile(r"(.*)\((\w+)\)\s*")
+
+# Noises, and what the notation of transcripts adds to words.
+NOISE = re.compile(r"\[[^\]]*\]")
+MARKS = re.compile(r"[<>\\()*\":?;!,~{}%/&+$#@_]|\.\.\.")
+# Punctuation that was spoken: the sign before its name.
+SPOKEN_QUOTE = re.compile(r"(?<!\S)'(?=(?:[a-z]+-)*(?:quote|unquote|apostrophe)(?!\S))")
+SPOKEN_SIGN = re.compile(r"(?<!\S)[.\-]+(?=[a-z])")
+# Signs alone: pauses, and dashes that were not spoken.
+ALONE = re.compile(r"(?<!\S)[.\-']+(?!\S)")
+
+
+def clean(text: str) -> str:
+    """A transcript as texts have it.
+
+    Letters are in lower case. Noises in brackets, signs for truncated, emphasised and mispronounced
+    words, and pauses are deleted. Of spoken punctuation the name stays: ``.POINT`` is ``point``.
+    Dots and dashes within words stay, and back-quotes are apostrophes.
+
+    >>> from arcgrad.recipes.data import wsj
+    >>> wsj.clean("Mr. *Smith* [door_slam] said ,COMMA <it> ROSE six .POINT five --DASH . (maybe)")
+    'mr. smith said comma it rose six point five dash maybe'
+    """
+    text = NOISE.sub(" ", text.lower().replace("`", "'"))
+    text = SPOKEN_QUOTE.sub("", MARKS.sub("", text))
+    text = ALONE.sub("", SPOKEN_SIGN.sub("", text))
+    return " ".join(text.split())
+
+
+class Recording(NamedTuple):
+    """A recording of an index file: its file from the root, and its name."""
+
+    file: str
+    id: str
+
+
+def prepare(
+    data_path: PathLike,
+    out: PathLike | None = None,
+    *,
+    convert: bool = False,
+    audio_path: PathLike | None = None,
+    allow_missing: bool = False,
+    progress: Callable[[Sequence[Any]], Iterable[Any]] = iter,
+) -> Prepared:
+    """Reads the folder with ``csr_1`` and ``csr_2_comp`` and writes a manifest for each part.
+
+    A recording that is compressed with shorten cannot be read as it is. Either the program sph2pipe
+    is installed and ``convert`` is set; or the recordings have been converted by other means, to
+    files of the same path with the suffix ``.wav`` or ``.flac``, in the same place or in another
+    folder, which is ``audio_path``.
+
+    Args:
+        data_path: The folder of the corpora.
+        out: The folder for manifests; by default ``arcgrad`` in that of the corpora.
+        convert: Whether compressed recordings are converted with sph2pipe, into ``audio`` in the
+            folder for manifests.
+        audio_path: A folder with converted recordings.
+        allow_missing: Whether examples with problems are left out; else they raise.
+        progress: Wraps the sequence of recordings to show progress.
+
+    Returns:
+        What was written.
+
+    Raises:
+        CorpusError: If files are missing or cannot be read; the message counts and names them.
+        ValueError: If there is no such folder, or sph2pipe is wanted but not installed.
+    """
+    op = "wsj.prepare"
+    root = manifests.existing_folder(op, data_path)
+    folder = root / manifests.FOLDER if out is None else Path(out)
+    if convert and shutil.which("sph2pipe") is None:
+        raise ValueError(f"{op}: convert needs the program sph2pipe, but it is not on the path")
+    problems = Problems(op)
+    listed = {part: _read_indices(root, files, problems) for part, files in PARTS.items()}
+    texts = _read_transcripts(root, problems)
+    problems.check(allow=allow_missing)
+
+    places = [folder / "audio", root]
+    if audio_path is not None:
+        places.insert(0, manifests.existing_folder(op, audio_path))
+    rows: dict[str, list[Utterance]] = {part: [] for part in PARTS}
+    for part, recording in progress([(p, r) for p, each in listed.items() for r in each]):
+        text = texts.get(recording.id)
+        if text is None:
+            problems.add("recordings without transcript", recording.id)
+            continue
+        if not text:
+            problems.leave_out("recordings of nothing but noise", recording.id)
+            continue
+        audio = _readable(recording, root, places, problems, folder / "audio" if convert else None)
+        if audio is None:
+            continue
+        found = properties(audio)
+        if found is None:
+            problems.add("unreadable recordings", recording.file)
+        elif (found.rate, found.channels) != (RATE, 1) or found.num_samples == 0:
+            problems.add(f"recordings that are not {RATE} Hz mono", f"{recording.file}: {found}")
+        else:
+            name = manifests.relative(audio, folder)
+            rows[part].append(Utterance(recording.id, text, name, found.num_samples / RATE))
+    return manifests.write(folder, rows, problems, allow=allow_missing)
+
+
+def _read_indices(root: Path, files: Iterable[str], problems: Problems) -> list[Recording]:
+    """The recordings of index files."""
+    recordings = []
+    for file in files:
+        path = root / file
+        if not path.is_file():
+            problems.add("missing index files", file)
+            continue
+        for number, row in enumerate(path.read_text().splitlines(), 1):
+            row = row.strip().lower()
+            if not row or row.startswith(";"):
+                continue
+            match = INDEX_ROW.fullmatch(row)
+            if match is None or match[1] not in DISCS:
+                problems.add(f"malformed rows of {path.name}", f"line {number}")
+            elif not match[4].startswith(DROPPED):
+                name = match[4].removesuffix(".wv1")
+                disc = f"{DISCS[match[1]]}/{match[1]}-{match[2]}.{match[3]}"
+                recordings.append(Recording(f"{disc}/{name}.wv1", name.rpartition("/")[2]))
+    return recordings
+
+
+def _read_transcripts(root: Path, problems: Problems) -> dict[str, str]:
+    """The text of each recording."""
+    texts: dict[str, str] = {}
+    folders = [folder for pattern in TRANSCRIPTS for folder in sorted(root.glob(pattern))]
+    for path in sorted({path for folder in folders for path in folder.rglob("*.dot")}):
+        for number, row in enumerate(path.read_text(encoding="latin-1").splitlines(), 1):
+            match = DOT_ROW.fullmatch(row)
+            if match is not None:
+                texts[match[2].lower()] = clean(match[1])
+            elif row.strip():
+                problems.add("malformed rows of transcripts", f"{path.name} line {number}")
+    return texts
+
+
+def _readable(
+    recording: Recording,
+    root: Path,
+    places: Iterable[Path],
+    problems: Problems,
+    converted: Path | None,
+) -> Path | None:
+    """The file of a recording that can be read: a converted one, or itself."""
+    original = root / recording.file
+    for place in places:
+        for suffix in (".wav", ".flac"):
+            path = (place / recording.file).with_suffix(suffix)
+            if path.is_file():
+                return path
+    if not original.is_file():
+        problems.add("missing recordings", recording.file)
+        return None
+    if not is_compressed(original):
+        return original
+    if converted is None:
+        problems.add(
+            "recordings compressed with shorten, which need sph2pipe and convert=True (or other "
+            "means: sph2pipe -f wav x.wv1 x.wav)",
+            recording.file,
+        )
+        return None
+    target = (converted / recording.file).with_suffix(".wav")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # The final name appears with the whole content only.
+    partial = target.with_suffix(".part")
+    command = ["sph2pipe", "-p", "-f", "wav", str(original), str(partial)]
+    if subprocess.run(command, capture_output=True, check=False).returncode != 0:
+        partial.unlink(missing_ok=True)
+        problems.add("recordings that sph2pipe cannot convert", recording.file)
+        return None
+    partial.replace(target)
+    return target
+
+
+def is_compressed(path: Path) -> bool:
+    """Whether a SPHERE file says that its samples are compressed with shorten."""
+    with open(path, "rb") as file:
+        header = file.read(1024)
+    coding = re.search(rb"^sample_coding\s+-s\d+\s+(.*)$", header, re.MULTILINE)
+    return coding is not None and b"shorten" in coding[1]
+
+
+def load(
+    data_path: PathLike,
+    *,
+    features: LogMel | None = None,
+    augmentation: SpecAugment | None = AUGMENTATION,
+    limit: int | None = None,
+    seed: int = 0,
+) -> Splits[RecordingsInFiles]:
+    """Utterances of train_si284, dev_93 and eval_92, after :func:`prepare`.
+
+    Args:
+        data_path: The folder of the corpora, or that with their manifests.
+        features: What is made of the samples; by default ``LogMel()``.
+        augmentation: Masks for training examples, or None.
+        limit: The most examples of each split, the first ones; by default all.
+        seed: What masks derive from.
+
+    Returns:
+        The data sets, with letters as tokens, those of all splits.
+
+    Raises:
+        ValueError: If there are no manifests, or they are damaged.
+    """
+    return load_recordings(
+        "wsj.load",
+        data_path,
+        tuple(PARTS),
+        features=LogMel(rate=RATE) if features is None else features,
+        augmentation=augmentation,
+        limit=limit,
+        seed=seed,
+    )
