@@ -144,8 +144,14 @@ def test_examples_run(name, tmp_path, monkeypatch):
     assert runner.summarize(verbose=False).failed == 0, "".join(output)
 
 
+# Guides that need the packages of an extra.
+NEEDED = {"data.md": ("torch", "sentencepiece", "soundfile", "PIL", "rapidfuzz")}
+
+
 @pytest.mark.parametrize("guide", sorted(path.name for path in (ROOT / "docs").glob("*.md")))
 def test_examples_of_guides_run(guide):
+    for package in NEEDED.get(guide, ()):
+        pytest.importorskip(package)
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     path = str(ROOT / "docs" / guide)
     assert doctest.testfile(path, module_relative=False, optionflags=flags).failed == 0
