@@ -25,14 +25,13 @@ def page(module: ModuleType, names: list[str]) -> str:
     return "\n".join(parts + [directive(module, name) for name in names])
 
 
-def write(package: ModuleType, folder: Path) -> None:
-    """Write one page for `package` and one for each module among its public names."""
+def write(package: ModuleType, folder: Path, others: list[ModuleType]) -> None:
+    """Write one page for `package`, one for each module among its public names, and for others."""
     folder.mkdir(exist_ok=True)
     public = [name for name in package.__all__ if not name.startswith("__")]
     modules = [name for name in public if inspect.ismodule(getattr(package, name))]
     pages = {package.__name__: page(package, [name for name in public if name not in modules])}
-    for name in modules:
-        module = getattr(package, name)
+    for module in [*(getattr(package, name) for name in modules), *others]:
         pages[module.__name__] = page(module, list(getattr(module, "__all__", [])))
     for old in folder.glob("*.rst"):
         if old.stem not in pages:

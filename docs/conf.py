@@ -8,6 +8,9 @@ sys.path.insert(0, str(HERE))
 
 import api_pages  # noqa: E402
 import arcgrad  # noqa: E402
+import arcgrad.recipes.data  # noqa: E402
+import arcgrad.recipes.metrics  # noqa: E402
+import arcgrad.torch  # noqa: E402
 
 project = "arcgrad"
 author = "The arcgrad developers"
@@ -30,4 +33,8 @@ napoleon_use_rtype = False
 html_theme = "furo"
 html_title = f"arcgrad {release}"
 
-api_pages.write(arcgrad, HERE / "generated")
+api_pages.write(
+    arcgrad,
+    HERE / "generated",
+    [arcgrad.torch, arcgrad.recipes.data, arcgrad.recipes.metrics],
+)

@@ -9,6 +9,7 @@ import pytest
 import spec
 
 import arcgrad as ag
+import arcgrad.torch as agt
 
 ROOT = Path(__file__).parents[1]
 
@@ -23,7 +24,13 @@ NOT_OPS = {
 }
 
 # Modules whose names are checked, and what stands before these.
-MODULES = {"": ag, "tokens.": ag.tokens, "ngram.": ag.ngram, "lexicon.": ag.lexicon}
+MODULES = {
+    "": ag,
+    "tokens.": ag.tokens,
+    "ngram.": ag.ngram,
+    "lexicon.": ag.lexicon,
+    "torch.": agt,
+}
 
 
 def public_functions():

@@ -84,7 +84,7 @@ class ASGLoss(SequenceLoss):
         )
 
     def weights(self) -> tuple[Tensor, ...]:
-        """The transitions."""
+        """The scores of transitions."""
         return (self.transitions,)
 
     def get_extra_state(self) -> str:

@@ -20,6 +20,11 @@ class TokenSpan(NamedTuple):
     """Where a token of a target lies: frames from ``start`` up to ``end``, which is not included.
 
     ``score`` is the mean of the token's emissions over its frames.
+
+    >>> import arcgrad.torch as agt
+    >>> span = agt.TokenSpan(token=3, start=2, end=5, score=-0.1)
+    >>> span.end - span.start
+    3
     """
 
     token: int
@@ -29,7 +34,12 @@ class TokenSpan(NamedTuple):
 
 
 class Hypothesis(NamedTuple):
-    """A result of a search: output labels without epsilons, and the score of the best path."""
+    """A result of a search: output labels without epsilons, and the score of the best path.
+
+    >>> import arcgrad.torch as agt
+    >>> agt.Hypothesis(labels=[1, 2], score=-3.5).labels
+    [1, 2]
+    """
 
     labels: list[int]
     score: float
