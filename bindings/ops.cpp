@@ -244,20 +244,23 @@ array([[0.33, 0.67, 0.  ],
       "graph"_a, nb::kw_only(), "semiring"_a = "log", "wrt"_a = nb::none());
   m.def(
       "outer_score",
-      [](const Batch& graphs, const Batch& emissions, std::optional<int64_t> window,
-         int64_t stride) {
+      [](const Batch& graphs, const Batch& emissions, std::optional<int64_t> window, int64_t stride,
+         int64_t dilation, const std::string& semiring) {
         const char* op = "outer_score";
         require(!window || *window >= 1, op, "the window must be 1 frame or more, but it is ",
                 window.value_or(0));
         const int32_t size = window ? to_int32(op, "the window", *window) : 0;
         const int32_t step = to_int32(op, "the stride", stride);
+        const int32_t spread = to_int32(op, "the dilation", dilation);
+        const Semiring kind = to_semiring(op, semiring);
         const std::vector<Graph> first = snapshots(graphs.graphs),
                                  second = snapshots(emissions.graphs);
         nb::gil_scoped_release release;
-        return outer_score(first, second, size, step);
+        return outer_score(first, second, size, step, spread, kind);
       },
-      "graphs"_a, "emissions"_a, nb::kw_only(), "window"_a = nb::none(), "stride"_a = 1, R"(
-The forward scores of all graphs composed with all emissions, or all windows of them.
+      "graphs"_a, "emissions"_a, nb::kw_only(), "window"_a = nb::none(), "stride"_a = 1,
+      "dilation"_a = 1, "semiring"_a = "log", R"(
+The scores of all graphs composed with all emissions, or all windows of them.
 
 It is ``forward_score(compose(graph, window))`` for every graph and window, computed without building
 a graph for each.
@@ -267,17 +270,21 @@ Args:
     emissions: Dense linear graphs.
     window: The number of frames of a window; by default each of the emissions is one window.
     stride: The number of frames from the start of one window to that of the next.
+    dilation: The number of frames from one frame of a window to the next.
+    semiring: ``"log"`` for forward scores, ``"tropical"`` for those of the best paths.
 
 Returns:
     A float64 dense linear graph with one row per window, those of the first emissions first, and
-    one column per graph. Emissions of ``T`` frames have ``(T - window) // stride + 1`` windows, none
-    if they are shorter. ``-inf`` where no path is accepted.
+    one column per graph. Emissions of ``T`` frames have
+    ``(T - dilation * (window - 1) - 1) // stride + 1`` windows, none if they are shorter. ``-inf``
+    where no path is accepted.
 
 Raises:
     ValueError: If a weight is NaN or +inf, epsilon arcs form a cycle, or the emissions are no dense
         linear graphs.
 
-Gradient: exact to second order, for the graphs and the emissions.
+Gradient: exact to second order, for the graphs and the emissions; in the tropical semiring along one
+best path.
 
 >>> import arcgrad as ag
 >>> kernels = [ag.tokens.ctc_graph([1]), ag.tokens.ctc_graph([2])]

@@ -492,6 +492,16 @@ OPS = [
         read=weight_list,
         batch=False,
     ),
+    Op(
+        "outer_score",
+        lambda first, second, frames: ag.outer_score([first, second], frames, semiring="tropical"),
+        lambda x, y, frames: [viterbi_score(compose(x, frames)), viterbi_score(compose(y, frames))],
+        st.tuples(graphs(), graphs(), emissions()),
+        "tropical",
+        partial(language, plus=TROPICAL),
+        read=weight_list,
+        batch=False,
+    ),
     # Products
     Op("compose", ag.compose, compose, two(graphs())),
     Op("compose", ag.compose, compose, two(graphs(), emissions()), "emissions"),

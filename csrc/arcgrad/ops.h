@@ -24,7 +24,8 @@ Graph viterbi_path(const Graph& graph);
 std::vector<Graph> viterbi_path(const std::vector<Graph>& graphs);
 /// One row per window of the emissions (0: all frames), one column per graph.
 Graph outer_score(const std::vector<Graph>& graphs, const std::vector<Graph>& emissions,
-                  int32_t window = 0, int32_t stride = 1);
+                  int32_t window = 0, int32_t stride = 1, int32_t dilation = 1,
+                  Semiring semiring = Semiring::log);
 Graph shortest_distance(const Graph& graph, bool reverse = false,
                         Semiring semiring = Semiring::log);
 Graph arc_posteriors(const Graph& graph, Semiring semiring = Semiring::log);

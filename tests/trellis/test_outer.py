@@ -32,18 +32,24 @@ def outer_inputs(dtype="float64"):
     return graphs, emissions
 
 
-def windows(array, window, stride):
-    return [array[t : t + window] for t in range(0, len(array) - window + 1, stride)]
+def windows(array, window, stride, dilation=1):
+    span = (window - 1) * dilation + 1
+    return [array[t : t + span : dilation] for t in range(0, len(array) - span + 1, stride)]
 
 
 @every_dtype
-@pytest.mark.parametrize(("window", "stride"), [(None, 1), (3, 1), (3, 2), (2, 3), (1, 1), (9, 1)])
-def test_outer_scores_are_those_of_a_loop(window, stride, dtype):
+@pytest.mark.parametrize(
+    ("window", "stride", "dilation"),
+    [(None, 1, 1), (3, 1, 1), (3, 2, 1), (2, 3, 1), (1, 1, 1), (9, 1, 1), (3, 1, 2), (2, 2, 5)],
+)
+def test_outer_scores_are_those_of_a_loop(window, stride, dilation, dtype):
     graphs, emissions = outer_inputs(dtype)
-    table = ag.outer_score(graphs, emissions, window=window, stride=stride)
-    scores = np.asarray(table.weights_view())
+    options = {"window": window, "stride": stride, "dilation": dilation}
+    scores = np.asarray(ag.outer_score(graphs, emissions, **options).weights_view())
     arrays = [np.asarray(e.weights_view(), np.float64) for e in emissions]
-    rows = arrays if window is None else [w for x in arrays for w in windows(x, window, stride)]
+    rows = arrays
+    if window is not None:
+        rows = [w for x in arrays for w in windows(x, window, stride, dilation)]
     assert scores.shape == (len(rows), len(graphs))
     expected = [[log_total(g, "input", x) for g in graphs] for x in rows]
     for row, truth in zip(scores, expected, strict=True):
@@ -51,41 +57,54 @@ def test_outer_scores_are_those_of_a_loop(window, stride, dtype):
 
 
 @every_dtype
-@pytest.mark.parametrize(("window", "stride"), [(None, 1), (3, 1), (3, 2), (2, 3), (9, 1)])
-def test_gradients_of_outer_scores(window, stride, dtype):
+@pytest.mark.parametrize(
+    ("window", "stride", "dilation"),
+    [(None, 1, 1), (3, 1, 1), (3, 2, 1), (2, 3, 1), (9, 1, 1), (3, 1, 2), (2, 2, 5)],
+)
+@pytest.mark.parametrize("semiring", ["log", "tropical"])
+def test_gradients_of_outer_scores(window, stride, dilation, semiring, dtype):
     graphs, emissions = outer_inputs(dtype)
-    table = ag.outer_score(graphs, emissions, window=window, stride=stride)
+    options = {"window": window, "stride": stride, "dilation": dilation, "semiring": semiring}
+    table = ag.outer_score(graphs, emissions, **options)
+    score_of = ag.forward_score if semiring == "log" else ag.viterbi_score
     finite = np.isfinite(weights(table))
     seed = np.where(finite, direction(table, 3), 0.0)
     inputs = [*graphs, *emissions]
     found = [weights(g) for g in ag.grad(table, inputs, like(table, seed))]
     # The reference: every pair is a product of its own.
     expected = [np.zeros(g.num_arcs()) for g in inputs]
-    seed = iter(seed)
+    seed, row, scores = iter(seed), 0, np.asarray(table.weights_view())
     for b, e in enumerate(emissions):
         array = np.asarray(e.weights_view(), np.float64)
-        length = len(array) if window is None else window
-        for t in range(0, len(array) - length + 1, stride):
+        span = len(array) if window is None else (window - 1) * dilation + 1
+        for t in range(0, len(array) - span + 1, stride):
+            frames = slice(t, t + span, dilation)
             for k, graph in enumerate(graphs):
-                part = explicit(array[t : t + length])
+                part = explicit(array[frames])
                 wide = with_dtype(graph, "float64")
-                gradients = ag.grad(ag.forward_score(ag.intersect(wide, part)), [wide, part])
+                score = score_of(ag.intersect(wide, part))
+                if math.isfinite(score.item()):
+                    assert scores[row, k] == pytest.approx(score.item(), rel=1e-5, abs=1e-5)
+                gradients = ag.grad(score, [wide, part])
                 delta = next(seed)
                 expected[k] += delta * weights(gradients[0])
-                to = expected[len(graphs) + b].reshape(-1, 4)[t : t + length]
+                to = expected[len(graphs) + b].reshape(-1, 4)[frames]
                 to += delta * weights(gradients[1]).reshape(-1, 4)
+            row += 1
     for one, other in zip(found, expected, strict=True):
         assert_near(one, other, BOUNDS[dtype][1], "gradient of an outer score")
 
 
-@pytest.mark.parametrize(("window", "stride"), [(None, 1), (2, 1)])
-def test_outer_scores_against_finite_differences(window, stride):
+@pytest.mark.parametrize("semiring", ["log", "tropical"])
+@pytest.mark.parametrize(("window", "dilation"), [(None, 1), (2, 1), (2, 2)])
+def test_outer_scores_against_finite_differences(window, dilation, semiring):
     rng = generator(10)
     graphs = [ctc([1], rng=rng), flower(2, rng)]
     emissions = [dense(rng.normal(size=(t, 2))) for t in (3, 2)]
 
     def score(*inputs):
-        return ag.outer_score(list(inputs[:2]), list(inputs[2:]), window=window, stride=stride)
+        options = {"window": window, "dilation": dilation, "semiring": semiring}
+        return ag.outer_score(list(inputs[:2]), list(inputs[2:]), **options)
 
     assert_gradient(score, *graphs, *emissions)
     assert_second_order(score, *graphs, *emissions)
@@ -143,10 +162,19 @@ def test_an_outer_score_without_path_is_impossible():
         assert np.all(np.isfinite(weights(gradient)))
 
 
-@pytest.mark.parametrize("options", [{"window": 0}, {"window": -1}, {"window": 2, "stride": 0}])
-def test_windows_and_strides_are_positive(options):
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"window": 0},
+        {"window": -1},
+        {"window": 2, "stride": 0},
+        {"window": 2, "dilation": 0},
+        {"dilation": 2},
+    ],
+)
+def test_windows_strides_and_dilations_are_positive(options):
     graphs, emissions = outer_inputs()
-    with pytest.raises(ValueError, match=r"outer_score: .*(window|stride).*, but"):
+    with pytest.raises(ValueError, match=r"outer_score: .*(window|stride|dilation).*, but"):
         ag.outer_score(graphs, emissions, **options)
 
 

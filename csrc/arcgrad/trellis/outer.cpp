@@ -5,6 +5,7 @@
 
 #include "arcgrad/error.h"
 #include "arcgrad/parallel.h"
+#include "arcgrad/trellis/best.h"
 #include "arcgrad/trellis/curvature.h"
 #include "arcgrad/trellis/lanes.h"
 #include "arcgrad/trellis/plan.h"
@@ -12,24 +13,26 @@
 namespace arcgrad::trellis {
 namespace {
 
-/// Frames [begin, begin + size) of an example.
-Emissions slice(const Emissions& view, int32_t begin, int32_t size) {
+/// Some frames of an example, from `begin` on.
+Emissions slice(const Emissions& view, int32_t begin, int32_t size, int32_t dilation) {
   Emissions out = view;
   const int64_t offset = begin * view.row_stride;
   out.data = dispatch(view.dtype, [&](auto kind) -> const void* {
     return static_cast<const decltype(kind)*>(view.data) + offset;
   });
   out.frames = size;
+  out.row_stride *= dilation;
   return out;
 }
 
 /// Windows overlap, so the gradient was cleared before.
-EmissionsGrad slice(const EmissionsGrad& grad, int32_t begin) {
+EmissionsGrad slice(const EmissionsGrad& grad, int32_t begin, int32_t dilation) {
   if (!grad.data) return grad;
   EmissionsGrad out = grad;
   out.is_unset = false;
   out.data =
       dispatch(grad.dtype, [&](auto kind) -> void* { return grad.row<decltype(kind)>(begin); });
+  out.row_stride *= dilation;
   return out;
 }
 
@@ -191,7 +194,7 @@ class Windows {
     return {store.mantissa.get() + offset, store.exponent.get() + offset};
   }
   int64_t frame(int32_t lane, int32_t f) const {
-    return int64_t{first_ + lane} * window_.stride + f;
+    return int64_t{first_ + lane} * window_.stride + int64_t{f} * window_.dilation;
   }
   /// All labels of the emissions, and one that they do not have.
   Shape slots() const { return {0, 0, static_cast<int32_t>(num_slots_), nullptr, labels_.data()}; }
@@ -284,8 +287,8 @@ class Windows {
 class Outer {
  public:
   Outer(const char* op, const std::vector<Graph>& graph_list,
-        const std::vector<Graph>& emission_list, Window window)
-      : op_(op), window_(window) {
+        const std::vector<Graph>& emission_list, Window window, Semiring semiring)
+      : op_(op), window_(window), semiring_(semiring) {
     DType dtype = DType::float32;
     for (const Graph& graph : graph_list) {
       graphs.push_back(graph.snapshot());
@@ -327,7 +330,9 @@ class Outer {
   Weights scores() const {
     Weights out = Weights::uninitialized(num_rows_ * num_columns(), DType::float64);
     double* const to = out.fill<double>().data();
-    if (is_double_)
+    if (semiring_ == Semiring::tropical)
+      score_best(to);
+    else if (is_double_)
       score<double>(to);
     else
       score<float>(to);
@@ -343,7 +348,9 @@ class Outer {
     for (size_t e = 0; e < emissions.size(); ++e)
       for (size_t k = 0; k < graphs.size(); ++k)
         if (grads[k]) arcs[e * graphs.size() + k].resize(static_cast<size_t>(graphs[k].num_arcs()));
-    if (is_double_)
+    if (semiring_ == Semiring::tropical)
+      add_best(delta, to, arcs);
+    else if (is_double_)
       differentiate<double>(delta, to, arcs);
     else
       differentiate<float>(delta, to, arcs);
@@ -355,6 +362,10 @@ class Outer {
   /// are added to `slopes`.
   void add_curvatures(const Weights& deltas, std::span<const Weights> moves,
                       std::span<Weights* const> grads, Weights* slopes) const {
+    if (semiring_ == Semiring::tropical) {
+      if (slopes) add_best_slopes(moves, slopes->fill<double>().data());
+      return;
+    }
     const EmissionsGrads to = destinations(grads);
     for (size_t e = 0; e < emissions.size(); ++e)
       if (const EmissionsGrad grad = to.at(e); grad.is_unset) grad.clear(0, views_[e].frames);
@@ -370,15 +381,20 @@ class Outer {
         std::vector<double>& arc = arcs[e * graphs.size() + k];
         if (grads[k]) arc.resize(static_cast<size_t>(graphs[k].num_arcs()));
         std::vector<CurvatureExample> windows;
+        std::deque<std::vector<double>> own_moves;
         for (int32_t w = 0; w < num_windows(views_[e]); ++w) {
-          const int32_t begin = w * window_.stride;
-          const Emissions view = slice(views_[e], begin, window_size(views_[e]));
-          const auto size = static_cast<size_t>(int64_t{view.frames} * view.labels);
+          const Emissions view = window(e, w);
           std::span<const double> own;
-          if (!frame_moves.empty())
-            own = std::span<const double>(frame_moves)
-                      .subspan(static_cast<size_t>(int64_t{begin} * view.labels), size);
-          windows.push_back({view, own, delta[cell(e, w, k)], slice(to.at(e), begin)});
+          if (!frame_moves.empty()) {
+            own_moves.emplace_back();
+            for (int32_t f = 0; f < view.frames; ++f) {
+              const auto row = frame_moves.begin() + frame(w, f) * view.labels;
+              own_moves.back().insert(own_moves.back().end(), row, row + view.labels);
+            }
+            own = own_moves.back();
+          }
+          windows.push_back({view, own, delta[cell(e, w, k)],
+                             slice(to.at(e), w * window_.stride, window_.dilation)});
         }
         std::vector<double> moved(windows.size());
         trellis::add_curvatures(op_, factor(k), arc_moves[k], windows, arc, moved);
@@ -397,7 +413,15 @@ class Outer {
   }
   int32_t num_windows(const Emissions& view) const {
     if (window_.size == 0) return 1;
-    return view.frames < window_.size ? 0 : (view.frames - window_.size) / window_.stride + 1;
+    const int64_t span = int64_t{window_.size - 1} * window_.dilation + 1;
+    return view.frames < span ? 0 : static_cast<int32_t>((view.frames - span) / window_.stride) + 1;
+  }
+  Emissions window(size_t e, int32_t w) const {
+    return slice(views_[e], w * window_.stride, window_size(views_[e]), window_.dilation);
+  }
+  /// Frame f of window w, as a frame of its example.
+  int64_t frame(int32_t w, int32_t f) const {
+    return int64_t{w} * window_.stride + int64_t{f} * window_.dilation;
   }
 
   EmissionsGrads destinations(std::span<Weights* const> grads) const {
@@ -480,7 +504,8 @@ class Outer {
             EmissionsGrad windows[kLanes];
             for (size_t i = 0; i < rows.size(); ++i) {
               scale[i] = delta[cell(rows[i].example, rows[i].window, k)];
-              windows[i] = slice(to.at(rows[i].example), rows[i].window * window_.stride);
+              windows[i] =
+                  slice(to.at(rows[i].example), rows[i].window * window_.stride, window_.dilation);
             }
             run.forward(views, {op_, true, 1});
             run.add_gradients({scale, rows.size()}, {windows, rows.size()},
@@ -514,6 +539,68 @@ class Outer {
     });
   }
 
+  /// Calls f(example, window, graph, best path) for all of them, examples in parallel.
+  template <class F>
+  void for_each_best(bool with_paths, F f) const {
+    for_each_example([&](size_t e) {
+      std::vector<Emissions> windows;
+      for (int32_t w = 0; w < num_windows(views_[e]); ++w) windows.push_back(window(e, w));
+      for (size_t k = 0; k < graphs.size(); ++k) {
+        poll_interrupt();
+        const std::vector<BestAlignment> found =
+            find_best(op_, *factor(k).form, factor(k).weights, windows, with_paths);
+        for (size_t w = 0; w < found.size(); ++w) f(e, static_cast<int32_t>(w), k, found[w]);
+      }
+    });
+  }
+  /// Calls f(arc, arc of the emissions or -1) for each step of a best path.
+  template <class F>
+  void for_each_step(size_t e, int32_t w, size_t k, const BestAlignment& best, F f) const {
+    const auto label = graphs[k].topology().label(Side::output);
+    for (const BestStep& step : best.steps)
+      f(static_cast<size_t>(step.arc),
+        step.frame < 0 ? -1 : frame(w, step.frame) * views_[e].labels + label[step.arc]);
+  }
+
+  void score_best(double* to) const {
+    for_each_best(false, [&](size_t e, int32_t w, size_t k, const BestAlignment& best) {
+      to[cell(e, w, k)] = best.score;
+    });
+  }
+
+  /// Adds delta to every arc of the best paths.
+  void add_best(const double* delta, const EmissionsGrads& to,
+                std::vector<std::vector<double>>& arcs) const {
+    for_each_best(true, [&](size_t e, int32_t w, size_t k, const BestAlignment& best) {
+      const double scale = delta[cell(e, w, k)];
+      std::vector<double>& arc = arcs[e * graphs.size() + k];
+      const EmissionsGrad grad = to.at(e);
+      for_each_step(e, w, k, best, [&](size_t a, int64_t at) {
+        if (!arc.empty()) arc[a] += scale;
+        if (!grad.data || at < 0) return;
+        dispatch(grad.dtype, [&](auto kind) {
+          using G = decltype(kind);
+          grad.row<G>(at / grad.labels)[at % grad.labels] += static_cast<G>(scale);
+        });
+      });
+    });
+  }
+
+  /// Adds to each slope the sum of `moves` along the best path.
+  void add_best_slopes(std::span<const Weights> moves, double* slopes) const {
+    std::vector<std::vector<double>> moved;
+    for (const Weights& move : moves)
+      moved.push_back(move ? move.to_vector() : std::vector<double>());
+    for_each_best(true, [&](size_t e, int32_t w, size_t k, const BestAlignment& best) {
+      const std::vector<double>&of_arcs = moved[k], &of_frames = moved[graphs.size() + e];
+      for_each_step(e, w, k, best, [&](size_t a, int64_t at) {
+        if (!of_arcs.empty()) slopes[cell(e, w, k)] += of_arcs[a];
+        if (!of_frames.empty() && at >= 0)
+          slopes[cell(e, w, k)] += of_frames[static_cast<size_t>(at)];
+      });
+    });
+  }
+
   struct Row {
     size_t example;
     int32_t window;
@@ -529,8 +616,7 @@ class Outer {
       for (size_t e = i * together; e < std::min(emissions.size(), (i + 1) * together); ++e)
         for (int32_t w = 0; w < num_windows(views_[e]); ++w) rows.push_back({e, w});
       std::vector<Emissions> windows;
-      for (const auto& [e, w] : rows)
-        windows.push_back(slice(views_[e], w * window_.stride, window_size(views_[e])));
+      for (const auto& [e, w] : rows) windows.push_back(window(e, w));
       try {
         for (size_t k = 0; k < graphs.size(); ++k) {
           RowsRun<T, kLanes> run(kernels<T>()[k].factor, kernels<T>()[k].weights);
@@ -581,6 +667,7 @@ class Outer {
 
   const char* op_;
   Window window_;
+  Semiring semiring_;
   std::vector<Emissions> views_;
   std::vector<int64_t> first_row_;
   int64_t num_rows_ = 0;
@@ -652,10 +739,14 @@ class OuterRule final : public Rule {
 }  // namespace
 
 Graph outer_scores(const char* op, const std::vector<Graph>& graphs,
-                   const std::vector<Graph>& emissions, Window window) {
+                   const std::vector<Graph>& emissions, Window window, Semiring semiring) {
   require(window.size >= 0, op, "the window must be 1 frame or more, but it is ", window.size);
   require(window.stride >= 1, op, "the stride must be 1 frame or more, but it is ", window.stride);
-  auto outer = std::make_shared<const Outer>(op, graphs, emissions, window);
+  require(window.dilation >= 1, op, "the dilation must be 1 frame or more, but it is ",
+          window.dilation);
+  require(window.size > 0 || window.dilation == 1, op,
+          "a dilation spreads the frames of a window, but there is no window");
+  auto outer = std::make_shared<const Outer>(op, graphs, emissions, window, semiring);
   require_size(op, "scores", int64_t{outer->num_rows()} * static_cast<int64_t>(graphs.size()));
   Graph out(std::make_shared<Topology>(outer->num_rows(), static_cast<int32_t>(graphs.size())),
             outer->scores());

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "arcgrad/graph.h"
+#include "arcgrad/semiring.h"
 
 namespace arcgrad::trellis {
 
@@ -28,14 +29,15 @@ std::vector<Graph> viterbi_paths(const char* op, const std::vector<Graph>& graph
 Graph factor_posteriors(const char* op, const Graph& product, const Graph& factor);
 Graph factor_counts(const char* op, const Graph& product, const Graph& factor);
 
-/// Forward scores of all graphs and all windows of emissions: one row per window, one column per
-/// graph. Without a window each example is one.
+/// The scores of all graphs and all windows of emissions: one row per window, one column per graph.
+/// Without a window each example is one.
 struct Window {
-  int32_t size = 0;  // 0 for all frames
-  int32_t stride = 1;
+  int32_t size = 0;      // in frames; 0 for all of them
+  int32_t stride = 1;    // from one window to the next
+  int32_t dilation = 1;  // from one frame of a window to the next
 };
 Graph outer_scores(const char* op, const std::vector<Graph>& graphs,
-                   const std::vector<Graph>& emissions, Window window);
+                   const std::vector<Graph>& emissions, Window window, Semiring semiring);
 
 /// The size in bytes of the values kept for gradients from which on only some are, and the rest
 /// computed again.
