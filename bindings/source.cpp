@@ -91,6 +91,27 @@ std::vector<Graph> borrow_graphs(const Graph& graph, nb::handle owner, uintptr_t
   return make_leaves(source, weights, calc_grad);
 }
 
+std::vector<Graph> borrow_parts(const std::vector<Graph>& graphs, nb::handle owner,
+                                uintptr_t address, bool is_double, int64_t stride, bool calc_grad) {
+  const Memory memory(owner, address, is_double);
+  auto source = std::make_shared<Source>();
+  source->owner = memory.owner;
+  source->dtype = memory.dtype;
+  source->rows = 1;
+  source->bounds.push_back(0);
+  std::vector<Weights> weights;
+  for (const Graph& graph : graphs) {
+    // A dense linear graph is a matrix, but here a part of a row.
+    require(!graph.topology().dense(), "graph",
+            "graphs of a list must not be dense and linear, but element ", weights.size(), " is");
+    const int64_t begin = source->bounds.back(), count = graph.num_arcs();
+    source->leaves.push_back(graph.topology_ptr());
+    source->bounds.push_back(begin + count);
+    weights.push_back(memory.borrow(begin * stride, {count, 1, stride, 1}).contiguous());
+  }
+  return make_leaves(source, weights, calc_grad);
+}
+
 /// All weights of some graphs in one array.
 nb::object read_weights(const std::vector<Graph>& graphs, bool is_double) {
   int64_t size = 0;
@@ -169,9 +190,14 @@ nb::list source_gradients(const std::vector<Graph>& graphs, nb::handle seeds,
   nb::list out;
   for (size_t k = 0; k < sources.size(); ++k) {
     const Source& source = *sources[k];
-    const size_t shape[] = {source.leaves.size(), static_cast<size_t>(source.rows),
-                            static_cast<size_t>(source.cols)};
-    const int64_t strides[] = {source.leaf_stride, source.row_stride, 1};
+    size_t shape[] = {source.leaves.size(), static_cast<size_t>(source.rows),
+                      static_cast<size_t>(source.cols)};
+    int64_t strides[] = {source.leaf_stride, source.row_stride, 1};
+    if (!source.bounds.empty()) {
+      const int64_t size = source.size();
+      std::ranges::copy(std::array{size_t{1}, size_t{1}, static_cast<size_t>(size)}, shape);
+      std::ranges::copy(std::array{size, size, int64_t{1}}, strides);
+    }
     using Owner = std::shared_ptr<const void>;
     nb::capsule owner(new Owner(gradients[k].owner()),
                       [](void* p) noexcept { delete static_cast<Owner*>(p); });
@@ -197,6 +223,9 @@ void init_source(nb::module_& m) {
   m.def("borrow_graphs", &borrow_graphs, "graph"_a, "owner"_a, "address"_a, "is_double"_a,
         "batch"_a, "strides"_a, "calc_grad"_a,
         "For bridges: graphs like one, with weights from an array [batch, arcs].");
+  m.def("borrow_parts", &borrow_parts, "graphs"_a, "owner"_a, "address"_a, "is_double"_a,
+        "stride"_a, "calc_grad"_a,
+        "For bridges: graphs like some, with weights from one array, one after the other.");
   m.def("read_weights", &read_weights, "graphs"_a, "is_double"_a,
         "For bridges: all weights of some graphs in one array.");
   m.def("sum_scores", &sum_scores, "graphs"_a, "sizes"_a.none(), "zero_infinity"_a, "is_double"_a,

@@ -96,6 +96,25 @@ def test_weights_may_have_any_shape_and_strides():
     assert gradgradcheck(lambda w: score(w.T), random(2, 3))
 
 
+def test_graphs_of_a_list_share_a_tensor():
+    parts = [bigram(), ag.chain_graph([0, 1, 1]), ag.chain_graph([1])]
+    weights = random(10)
+
+    def scores(weights):
+        graphs = agt.graph(parts, weights)
+        finite = ag.intersect([graphs[0], graphs[1]], ag.linear_graph(3, 2, calc_grad=False))
+        return agt.tensor(ag.forward_score([*finite, graphs[2]]))
+
+    own = weights.split([6, 3, 1])
+    assert torch.allclose(scores(weights)[1:], torch.stack([own[1].sum(), own[2].sum()]))
+    assert gradcheck(scores, weights)
+    assert gradgradcheck(scores, weights)
+    assert gradcheck(lambda w: scores(w[::2]), random(20))
+    assert gradgradcheck(lambda w: scores(w.T), random(2, 5))
+    unused = agt.tensor(ag.forward_score(agt.graph(parts, weights)[2]))
+    assert torch.autograd.grad(unused, weights)[0].tolist() == [0.0] * 9 + [1.0]
+
+
 def test_linear_graphs_of_a_list_are_padded():
     x = random(2, 4, 3)
 
@@ -363,6 +382,12 @@ def test_shapes_are_checked():
         agt.graph(bigram(), torch.zeros(5))
     with pytest.raises(ValueError, match="graph: a batch of weights needs a dimension"):
         agt.graph(bigram(), torch.tensor(0.0), batch=True)
+    with pytest.raises(ValueError, match="graph: a batch of weights is for one graph, but"):
+        agt.graph([bigram()], torch.zeros(1, 6), batch=True)
+    with pytest.raises(ValueError, match="per arc, 12, but the tensor has the shape"):
+        agt.graph([bigram(), bigram()], torch.zeros(6))
+    with pytest.raises(ValueError, match="must not be dense and linear, but element 1 is"):
+        agt.graph([bigram(), ag.linear_graph(1, 2)], torch.zeros(8))
     with pytest.raises(ValueError, match=r"as many arcs each .*, but they have \[1, 6\]"):
         agt.tensor([bigram(), ag.linear_graph(1, 1), ag.scalar_graph(1.0)])
 

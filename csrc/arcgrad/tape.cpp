@@ -260,13 +260,13 @@ class Walk {
   /// Rows of it that belong to one leaf.
   static Weights part(const Source& source, const Weights& slab, size_t leaf, int64_t begin,
                       int64_t end) {
-    const int64_t offset =
-        static_cast<int64_t>(leaf) * source.leaf_stride + begin * source.row_stride;
+    const int64_t offset = source.begin(leaf) + begin * source.row_stride;
     return dispatch(source.dtype, [&](auto kind) {
       using T = decltype(kind);
       T* const data = static_cast<T*>(const_cast<void*>(slab.data())) + offset;
       return Weights::zeros_later(std::const_pointer_cast<void>(slab.owner()), data,
-                                  {end - begin, source.cols, source.row_stride, 1}, source.dtype);
+                                  {end - begin, source.num_cols(leaf), source.row_stride, 1},
+                                  source.dtype);
     });
   }
 

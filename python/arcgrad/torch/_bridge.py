@@ -168,13 +168,19 @@ def emissions(
 @overload
 def graph(graph: ag.Graph, weights: Tensor) -> ag.Graph: ...
 @overload
+def graph(graph: Sequence[ag.Graph], weights: Tensor) -> list[ag.Graph]: ...
+@overload
 def graph(graph: ag.Graph, weights: Tensor, *, batch: bool) -> Any: ...
-def graph(graph: ag.Graph, weights: Tensor, *, batch: bool = False) -> Any:
+def graph(
+    graph: ag.Graph | Sequence[ag.Graph], weights: Tensor, *, batch: bool = False
+) -> ag.Graph | list[ag.Graph]:
     """A graph with the nodes and arcs of another, whose weights are a tensor.
 
     Args:
-        graph: Gives nodes, arcs and labels; its own weights do not matter.
-        weights: One entry per arc, in the order of the arcs and in any shape.
+        graph: Gives nodes, arcs and labels; its own weights do not matter. A list of graphs shares
+            the tensor.
+        weights: One entry per arc, in the order of the arcs and in any shape; those of the first
+            graph of a list come first.
         batch: The first dimension of ``weights`` is a batch: a list of graphs results.
 
     Returns:
@@ -193,7 +199,11 @@ def graph(graph: ag.Graph, weights: Tensor, *, batch: bool = False) -> Any:
     host = _prepare("graph", weights)
     if batch and host.dim() == 0:
         raise ValueError("graph: a batch of weights needs a dimension, but the tensor has none")
-    num_arcs, count = graph.num_arcs(), host.shape[0] if batch else 1
+    is_list = not isinstance(graph, ag.Graph)
+    if batch and is_list:
+        raise ValueError("graph: a batch of weights is for one graph, but there is a list of them")
+    parts: Sequence[ag.Graph] = graph if is_list else [graph]  # type: ignore[assignment,list-item]
+    num_arcs, count = sum(part.num_arcs() for part in parts), host.shape[0] if batch else 1
     if host.numel() != count * num_arcs:
         raise ValueError(
             f"graph: there must be one weight per arc, {num_arcs}"
@@ -211,11 +221,14 @@ def graph(graph: ag.Graph, weights: Tensor, *, batch: bool = False) -> Any:
         goal = tuple(shape) if direct else (count, num_arcs)
         owner = _Origin("graph", source, weights.device, lambda array: array.reshape(goal))
     strides = flat.stride()
+    is_double = host.dtype is torch.float64
+    if is_list:
+        return _core.borrow_parts(parts, owner, flat.data_ptr(), is_double, strides[1], calc_grad)
     graphs = _core.borrow_graphs(
-        graph,
+        parts[0],
         owner,
         flat.data_ptr(),
-        host.dtype is torch.float64,
+        is_double,
         count,
         (strides[0], strides[1]),
         calc_grad,
@@ -224,7 +237,11 @@ def graph(graph: ag.Graph, weights: Tensor, *, batch: bool = False) -> Any:
 
 
 class _Program:
-    """Graphs that become one tensor, and the sources their gradients go to."""
+    """Graphs that become one tensor, and the sources their gradients go to.
+
+    Linear graphs get at least so many ``rows``. Graphs of different sizes can be ``joined``, one
+    after the other.
+    """
 
     __slots__ = ("factors", "graphs", "is_list", "kind", "shape", "sources", "sum")
     # Of a sum of scores: its value, and the factor of each score.
@@ -232,13 +249,18 @@ class _Program:
     factors: Array
 
     def __init__(
-        self, graphs: Sequence[ag.Graph], is_list: bool, sources: list[Any], rows: int = 0
+        self,
+        graphs: Sequence[ag.Graph],
+        is_list: bool,
+        sources: list[Any],
+        rows: int = 0,
+        joined: bool = False,
     ) -> None:
         self.graphs, self.sources, self.is_list = list(graphs), sources, is_list
         self.kind = "scores"
         self.shape: tuple[int, ...] = (len(self.graphs),)
         if not _core.are_scores(self.graphs):
-            self._find_shape(rows)
+            self._find_shape(rows, joined)
 
     @classmethod
     def of_sum(
@@ -256,7 +278,7 @@ class _Program:
         out.sum, out.factors = parts
         return out
 
-    def _find_shape(self, rows: int) -> None:
+    def _find_shape(self, rows: int, joined: bool) -> None:
         views = [np.asarray(graph.weights_view()) for graph in self.graphs]
         if all(view.ndim == 2 for view in views):
             widths = {view.shape[1] for view in views}
@@ -265,6 +287,9 @@ class _Program:
         else:
             widths = {view.size for view in views}
             self.kind, length = "arcs", 0
+        if len(widths) > 1 and joined:
+            self.kind, self.shape = "joined", (sum(view.size for view in views),)
+            return
         if len(widths) > 1:
             raise ValueError(
                 "tensor: graphs of a list must have as many arcs each (or labels, if they are "
@@ -281,7 +306,7 @@ class _Program:
             return torch.from_numpy(self.sum)
         flat = torch.from_numpy(_core.read_weights(self.graphs, dtype is torch.float64))
         out = flat
-        if self.kind != "scores":
+        if self.kind in ("emissions", "arcs"):
             out = flat.new_zeros(self.shape)
             at = 0
             for row, graph in zip(out, self.graphs, strict=True):
@@ -293,11 +318,9 @@ class _Program:
     def flatten(self, grad: Tensor) -> Array:
         """A gradient of the tensor without the padding, as the weights of all graphs in a row."""
         array = grad.detach().contiguous().numpy()
-        if self.kind == "scores":
+        if self.kind != "emissions":
             return cast(Array, array.reshape(-1))
         rows = array.reshape(len(self.graphs), -1)
-        if self.kind == "arcs":
-            return cast(Array, rows.reshape(-1))
         parts = [row[: g.num_arcs()] for row, g in zip(rows, self.graphs, strict=True)]
         return np.concatenate(parts) if parts else rows.reshape(-1)
 
@@ -326,7 +349,10 @@ class _Program:
         elif self.graphs:
             first = self.graphs[0]
             grad = grad.to(torch.float64 if first.dtype == np.float64 else torch.float32)
-            seeds = graph(first, grad.reshape(len(self.graphs), -1), batch=True)
+            if self.kind == "joined":
+                seeds = graph(self.graphs, grad)
+            else:
+                seeds = graph(first, grad.reshape(len(self.graphs), -1), batch=True)
         else:
             seeds = []
         sources = [source for source, want in zip(self.sources, wanted, strict=True) if want]
@@ -342,10 +368,10 @@ def _unfold(origin: _Origin, graphs: list[ag.Graph]) -> Tensor:
     shape = origin.tensor.shape
     if origin.fold is _fold_one:
         return _apply(_Program(graphs, False, _core.find_sources(graphs), shape[0]), origin)
-    rows = 0
+    rows, joined = 0, True
     if origin.fold in (_fold_batch, _fold_time):
-        rows = shape[0 if origin.fold is _fold_time else 1]
-    whole = _apply(_Program(graphs, True, _core.find_sources(graphs), rows), origin)
+        rows, joined = shape[0 if origin.fold is _fold_time else 1], False
+    whole = _apply(_Program(graphs, True, _core.find_sources(graphs), rows, joined), origin)
     return whole.transpose(0, 1) if origin.fold is _fold_time else whole.reshape(shape)
 
 
