@@ -13,6 +13,7 @@ except ImportError as error:
 
 from ._bridge import emissions, graph, tensor
 from .asg import ASGLoss
+from .conv import ConvTransducer1d
 from .ctc import CTCLoss, ctc_loss
 from .decoding import Hypothesis, TokenSpan, beam_search, forced_align, viterbi
 from .sequence import SequenceLoss
@@ -22,6 +23,7 @@ from .transducer import TransducerLoss
 __all__ = [
     "ASGLoss",
     "CTCLoss",
+    "ConvTransducer1d",
     "Hypothesis",
     "STCLoss",
     "SequenceLoss",

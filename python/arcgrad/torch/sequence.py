@@ -291,19 +291,27 @@ class SequenceLoss(nn.Module):
         }
 
 
+def least_frames(graphs: Sequence[ag.Graph]) -> list[float]:
+    """How many frames each graph needs whose output labels are matched; inf if it has no path."""
+    steps = [
+        ag.Graph.from_arrays(
+            graph.src_nodes(),
+            graph.dst_nodes(),
+            graph.olabels(),
+            weight=np.where(graph.olabels() == ag.epsilon, 0.0, -1.0),
+            start=graph.start(),
+            accept=graph.accept(),
+            num_nodes=graph.num_nodes(),
+            calc_grad=False,
+        )
+        for graph in graphs
+    ]
+    return [-score.item() for score in ag.viterbi_score(steps)]
+
+
 def _explain(alignments: ag.Graph, num_frames: int) -> str:
     """Why no path of the alignments fits emissions of so many frames."""
-    steps = ag.Graph.from_arrays(
-        alignments.src_nodes(),
-        alignments.dst_nodes(),
-        alignments.ilabels(),
-        weight=np.where(alignments.ilabels() == ag.epsilon, 0.0, -1.0),
-        start=alignments.start(),
-        accept=alignments.accept(),
-        num_nodes=alignments.num_nodes(),
-        calc_grad=False,
-    )
-    shortest = -ag.viterbi_score(steps).item()
+    (shortest,) = least_frames([alignments])
     if shortest == np.inf:
         return "the target has no alignment at all"
     if shortest > num_frames:

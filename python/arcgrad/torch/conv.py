@@ -1,0 +1,367 @@
+"""A convolution whose kernels are graphs (equation 5 of the paper)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import arcgrad as ag
+
+from ._bridge import emissions, graph, tensor
+from ._parameters import check_fingerprint, fingerprint
+from .sequence import least_frames
+
+Kernels = Sequence[ag.Graph] | Sequence[Sequence[int]] | Mapping[str, Any] | ag.lexicon.Lexicon
+"""Graphs or the labels of pieces, with their names where they have some."""
+
+
+class ConvTransducer1d(nn.Module):
+    r"""A convolution with graphs for kernels, over one dimension (equation 5 of the paper).
+
+    Output channel :math:`i` at position :math:`t` is the score of kernel :math:`K_i` composed with
+    the window of the input there, a linear graph :math:`R` with a label for each input channel:
+
+    .. math:: H'_{t, i} = \operatorname{logadd}_{p \in K_i \circ R(H_{st : st + k})} s(p)
+
+    Windows, strides, padding and dilation are those of :class:`torch.nn.Conv1d`, but channels come
+    last. Padding is zero, a score of 0 for every label. All kernels, windows and examples are one
+    fused call, and gradients go to the input and to the arcs, once or twice differentiated.
+
+    Args:
+        in_channels: The number of labels.
+        kernels: One for each output channel. As graphs: their output labels are matched, and their
+            weights are where learning begins. As a lexicon: the labels of each piece, which become
+            the alignments of ``tokens`` (Figure 3b), with weights of 0. A mapping names them, and
+            :class:`arcgrad.lexicon.Lexicon` spells pieces with all labels but the blank. Or a
+            function of ``in_channels`` that returns one of these.
+        kernel_size: The number of frames of a window.
+        stride: From the start of one window to that of the next.
+        padding: Frames of zeros on both sides, or ``"valid"`` for none, or ``"same"`` for as many
+            outputs as inputs.
+        dilation: From one frame of a window to the next.
+        tokens: How frames spell the pieces of a lexicon; by default as in CTC with the blank 0.
+            ``Tokens.spike(in_channels)`` is for labels of a single frame,
+            ``Tokens(in_channels, blank="forced")`` for blanks that may not be missing.
+        learn: Whether the weights of arcs are a parameter; else they are kept as they are.
+        viterbi: Take the score of the best path instead of the sum over all.
+        scale: Divide scores by the kernel size (``"linear"``) or its square root (``"sqrt"``), so
+            that they do not grow with it.
+        normalize: ``"pre"`` makes log-probabilities of the channels of each frame, and
+            probabilities of scores. ``"post"`` makes probabilities of the channels of each output.
+        floor: The least score there is, before ``normalize``. Without one, the score of a kernel
+            that accepts no path in a window is -inf. Its gradient is 0 in any case.
+        batch_first: Whether tensors are ``[B, T, C]`` rather than ``[T, B, C]``.
+        device: Where the weights are.
+        dtype: The type of the weights.
+
+    Attributes:
+        weight: The weights of all arcs, in the order of kernels, then of arcs.
+
+    Raises:
+        ValueError: If an option is none, a label is not below ``in_channels``, or a kernel needs
+            more frames than a window has.
+
+    Called with the input ``[B, T, in_channels]`` (or ``[T, in_channels]`` for one example) and the
+    lengths of examples. What is beyond them counts as padding, so an output does not depend on the
+    rest of the batch; outputs beyond :meth:`output_lengths` are 0.
+
+    >>> import torch, arcgrad.torch as agt
+    >>> pieces = {"a": [1], "ab": [1, 2], "ba": [2, 1], "aa": [1, 1]}
+    >>> layer = agt.ConvTransducer1d(3, pieces, kernel_size=5, stride=4, padding=2)
+    >>> layer
+    ConvTransducer1d(3, 4, kernel_size=5, stride=4, padding=2, arcs=34)
+    >>> x = torch.randn(2, 20, 3, requires_grad=True)
+    >>> layer(x, lengths=[20, 13]).shape, layer.output_lengths([20, 13])
+    (torch.Size([2, 5, 4]), tensor([5, 4]))
+    """
+
+    weight: Tensor
+
+    def __init__(
+        self,
+        in_channels: int,
+        kernels: Kernels | Callable[[int], Kernels],
+        kernel_size: int | tuple[int],
+        stride: int | tuple[int] = 1,
+        padding: int | tuple[int] | Literal["valid", "same"] = 0,
+        dilation: int | tuple[int] = 1,
+        *,
+        tokens: ag.tokens.Tokens | None = None,
+        learn: bool = True,
+        viterbi: bool = False,
+        scale: Literal["none", "sqrt", "linear"] = "none",
+        normalize: Literal["none", "pre", "post"] = "none",
+        floor: float | None = None,
+        batch_first: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.in_channels = in_channels
+        self.kernel_size = _size("kernel_size", kernel_size, 1)
+        self.stride = _size("stride", stride, 1)
+        self.dilation = _size("dilation", dilation, 1)
+        self.padding = padding if isinstance(padding, str) else _size("padding", padding, 0)
+        self._pads = _pads(self.padding, self.kernel_size, self.stride, self.dilation)
+        _check_option("scale", scale, ("none", "sqrt", "linear"))
+        _check_option("normalize", normalize, ("none", "pre", "post"))
+        self.learn, self.viterbi, self.batch_first = learn, viterbi, batch_first
+        self.scale, self.normalize, self.floor = scale, normalize, floor
+
+        self._kernels = _make_kernels(in_channels, kernels, self.kernel_size, tokens)
+        self.out_channels = len(self._kernels)
+        start = np.concatenate([kernel.weights_to_numpy() for kernel in self._kernels])
+        weight = torch.as_tensor(start, dtype=dtype or torch.get_default_dtype(), device=device)
+        if learn:
+            self.weight = nn.Parameter(weight)
+        else:
+            self.register_buffer("weight", weight)
+
+    def extra_repr(self) -> str:
+        """The options, as modules of torch print them."""
+        parts = [str(self.in_channels), str(self.out_channels), f"kernel_size={self.kernel_size}"]
+        defaults = {
+            "stride": 1,
+            "padding": 0,
+            "dilation": 1,
+            "learn": True,
+            "viterbi": False,
+            "scale": "none",
+            "normalize": "none",
+            "floor": None,
+            "batch_first": True,
+        }
+        for name, default in defaults.items():
+            if (value := getattr(self, name)) != default:
+                parts.append(f"{name}={value!r}")
+        return ", ".join([*parts, f"arcs={self.weight.numel()}"])
+
+    def get_extra_state(self) -> str:
+        """The fingerprint of the kernels whose arcs the weights belong to."""
+        return fingerprint(*self._kernels)
+
+    def set_extra_state(self, state: object) -> None:
+        """Refuses weights of other kernels."""
+        check_fingerprint("ConvTransducer1d", self._kernels, state)
+
+    def kernels(self) -> list[ag.Graph]:
+        """The kernels with their present weights, for drawing and saving."""
+        with torch.no_grad():
+            return [kernel.detach() for kernel in graph(self._kernels, self.weight)]
+
+    def output_lengths(self, lengths: Any) -> Tensor:
+        """The lengths of outputs for those of inputs, as of a convolution."""
+        span = self.dilation * (self.kernel_size - 1) + 1
+        room = torch.as_tensor(lengths) + (sum(self._pads) - span)
+        return (torch.div(room, self.stride, rounding_mode="floor") + 1).clamp_min(0)
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]  # one clean break
+    def forward(self, x: Tensor, lengths: Any = None) -> Tensor:
+        """The scores of all kernels on all windows; see the class."""
+        if x.dim() not in (2, 3) or x.shape[-1] != self.in_channels:
+            order = "[B, T, C]" if self.batch_first else "[T, B, C]"
+            raise ValueError(
+                f"ConvTransducer1d: the input must have the shape [T, C] or {order} with C = "
+                f"{self.in_channels}, but its shape is {list(x.shape)}"
+            )
+        is_turned = x.dim() == 3 and not self.batch_first
+        batch = x.unsqueeze(0) if x.dim() == 2 else x.transpose(0, 1) if is_turned else x
+        sizes = None
+        if lengths is not None:
+            sizes = torch.as_tensor(lengths, device=x.device).reshape(-1)
+            batch = _zero_beyond(batch, sizes)
+        batch = nn.functional.pad(batch, (0, 0, *self._pads))
+        if self.normalize == "pre":
+            batch = batch.log_softmax(-1)
+        out = self._scores(batch, sizes)
+        if x.dim() == 2:
+            return out.squeeze(0)
+        return out.transpose(0, 1) if is_turned else out
+
+    def _scores(self, x: Tensor, sizes: Tensor | None) -> Tensor:
+        """The outputs for padded input ``[B, T, C]``."""
+        count, frames = len(x), x.shape[1]
+        most = int(self.output_lengths(frames - sum(self._pads)))
+        if most == 0 and count:
+            raise ValueError(
+                f"ConvTransducer1d: the input must have at least {self._least_frames()} frames, "
+                f"but it has {frames - sum(self._pads)}"
+            )
+        inputs = emissions(x, None if sizes is None else sizes + sum(self._pads))
+        table = ag.outer_score(
+            graph(self._kernels, self.weight),
+            inputs,
+            window=self.kernel_size,
+            stride=self.stride,
+            dilation=self.dilation,
+            semiring="tropical" if self.viterbi else "log",
+        )
+        is_double = x.dtype is torch.float64
+        out = tensor(
+            table, dtype=torch.float64 if is_double else torch.float32, device=x.device
+        ).to(x.dtype)
+        if self.scale != "none":
+            out = out / (self.kernel_size if self.scale == "linear" else self.kernel_size**0.5)
+        if self.floor is not None:
+            out = out.clamp_min(self.floor)
+        if self.normalize != "none":
+            out = out.exp() if self.normalize == "pre" else out.softmax(-1)
+        if len(out) < count * most:
+            assert sizes is not None
+            is_output = torch.arange(most, device=x.device) < self.output_lengths(sizes)[:, None]
+            rows = is_output.flatten().nonzero().squeeze(1)
+            out = out.new_zeros(count * most, self.out_channels).index_copy(0, rows, out)
+        return out.view(count, most, self.out_channels)
+
+    def _least_frames(self) -> int:
+        return max(0, self.dilation * (self.kernel_size - 1) + 1 - sum(self._pads))
+
+
+def _size(name: str, value: Any, least: int) -> int:
+    """A number, or a tuple of one as torch also takes it."""
+    if isinstance(value, tuple) and len(value) == 1:
+        value = value[0]
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ValueError(
+            f"ConvTransducer1d: {name} must be a whole number of {least} or more, but it is "
+            f"{value!r}"
+        )
+    return value
+
+
+def _check_option(name: str, value: str, options: tuple[str, ...]) -> None:
+    if value not in options:
+        raise ValueError(
+            f"ConvTransducer1d: {name} must be one of {', '.join(map(repr, options))}, but it is "
+            f"{value!r}"
+        )
+
+
+def _pads(padding: str | int, kernel_size: int, stride: int, dilation: int) -> tuple[int, int]:
+    """The frames of padding before and after the input."""
+    if isinstance(padding, int):
+        return padding, padding
+    _check_option("padding", padding, ("valid", "same"))
+    if padding == "valid":
+        return 0, 0
+    if stride != 1:
+        raise ValueError(
+            f"ConvTransducer1d: padding 'same' is for a stride of 1, but the stride is {stride}"
+        )
+    total = dilation * (kernel_size - 1)
+    return total // 2, total - total // 2
+
+
+def _zero_beyond(x: Tensor, sizes: Tensor) -> Tensor:
+    """A batch ``[B, T, C]`` with zeros where examples have ended."""
+    count, frames = x.shape[:2]
+    if len(sizes) != count:
+        raise ValueError(
+            f"ConvTransducer1d: there must be one length per example, {count} in all, but there "
+            f"are {len(sizes)}"
+        )
+    if bool(((sizes < 0) | (sizes > frames)).any()):
+        raise ValueError(
+            f"ConvTransducer1d: a length must be between 0 and {frames}, the number of frames, but "
+            f"they are {sizes.tolist()}"
+        )
+    is_input = torch.arange(frames, device=x.device) < sizes[:, None]
+    return torch.where(is_input[..., None], x, 0.0)
+
+
+def _make_kernels(
+    in_channels: int,
+    kernels: Kernels | Callable[[int], Kernels],
+    kernel_size: int,
+    tokens: ag.tokens.Tokens | None,
+) -> list[ag.Graph]:
+    if callable(kernels):
+        kernels = kernels(in_channels)
+    if isinstance(kernels, ag.lexicon.Lexicon):
+        kernels = _spellings(in_channels, kernels, tokens)
+    names = None
+    if isinstance(kernels, Mapping):
+        names, kernels = list(kernels), list(kernels.values())
+    items: list[Any] = list(kernels)
+    if not items:
+        raise ValueError("ConvTransducer1d: there must be at least one kernel, but there is none")
+
+    def name(i: int) -> str:
+        if names is not None:
+            return f"{names[i]!r}"
+        return str(i) if isinstance(items[i], ag.Graph) else f"{i}, {[int(c) for c in items[i]]},"
+
+    are_graphs = [isinstance(item, ag.Graph) for item in items]
+    if all(are_graphs):
+        if tokens is not None:
+            raise ValueError(
+                "ConvTransducer1d: tokens are for a lexicon, but the kernels are graphs"
+            )
+        graphs = [item.detach() for item in items]
+    elif any(are_graphs):
+        raise ValueError(
+            "ConvTransducer1d: kernels must be graphs or pieces, but some are the one and some the "
+            "other"
+        )
+    else:
+        graphs = _align(in_channels, items, tokens, name)
+    for i, kernel in enumerate(graphs):
+        label = int(max(kernel.olabels(), default=ag.epsilon))
+        if label >= in_channels:
+            raise ValueError(
+                f"ConvTransducer1d: labels must be below {in_channels}, the number of input "
+                f"channels, but kernel {name(i)} has the label {label}"
+            )
+    for i, least in enumerate(least_frames(graphs)):
+        if kernel_size < least < math.inf:
+            raise ValueError(
+                f"ConvTransducer1d: a kernel must fit into {kernel_size} frames, the kernel size, "
+                f"but kernel {name(i)} needs {least:.0f}"
+            )
+    return graphs
+
+
+def _spellings(
+    in_channels: int, lexicon: ag.lexicon.Lexicon, tokens: ag.tokens.Tokens | None
+) -> dict[str, list[int]]:
+    """The labels of each piece: graphemes are all labels but the blank, in their order."""
+    tokens = tokens or ag.tokens.Tokens.ctc(in_channels)
+    blank = None if tokens.blank == "none" else tokens.blank_label
+    labels = [label for label in range(in_channels) if label != blank]
+    if len(labels) != len(lexicon.graphemes):
+        raise ValueError(
+            f"ConvTransducer1d: there must be one label for each of the {len(lexicon.graphemes)} "
+            f"graphemes of the lexicon, beside that of a blank, but there are {in_channels} input "
+            "channels"
+        )
+    label_of = dict(zip(lexicon.graphemes, labels, strict=True))
+    return {piece: [label_of[grapheme] for grapheme in piece] for piece in lexicon.pieces}
+
+
+def _align(
+    in_channels: int,
+    pieces: list[Any],
+    tokens: ag.tokens.Tokens | None,
+    name: Callable[[int], str],
+) -> list[ag.Graph]:
+    """The frames that spell each piece."""
+    tokens = tokens or ag.tokens.Tokens.ctc(in_channels)
+    if tokens.num_labels != in_channels:
+        raise ValueError(
+            f"ConvTransducer1d: tokens must have {in_channels} labels, as many as there are input "
+            f"channels, but they have {tokens.num_labels}"
+        )
+    blank = None if tokens.blank == "none" else tokens.blank_label
+    for i, piece in enumerate(pieces):
+        for label in piece:
+            if not 0 <= label < in_channels or label == blank:
+                raise ValueError(
+                    f"ConvTransducer1d: a piece must consist of labels below {in_channels} other "
+                    f"than the blank, but piece {name(i)} has the label {label}"
+                )
+    return ag.tokens.alignment_graph(tokens, [[int(label) for label in p] for p in pieces])
