@@ -11,8 +11,10 @@ import arcgrad as ag
 from .harness import Report, Settings, clear_progress, environment, is_busy, report_text, write_json
 
 CASES = (
+CASES = (
     *("forward", "compose", "construct", "second_order", "batch", "slope"),
-    *("trellis", "losses", "ngram", "decode"),
+    *("trellis", "losses", "convolution", "ngram", "decode"),
+)
 )
 
 

@@ -185,13 +185,14 @@ class ConvTransducer1d(nn.Module):
 
     def _scores(self, x: Tensor, sizes: Tensor | None) -> Tensor:
         """The outputs for padded input ``[B, T, C]``."""
-        count, frames = len(x), x.shape[1]
-        most = int(self.output_lengths(frames - sum(self._pads)))
-        if most == 0 and count:
+        count, frames = x.shape[:2]
+        span = self.dilation * (self.kernel_size - 1) + 1
+        if frames < span:
             raise ValueError(
-                f"ConvTransducer1d: the input must have at least {self._least_frames()} frames, "
+                f"ConvTransducer1d: the input must have at least {span - sum(self._pads)} frames, "
                 f"but it has {frames - sum(self._pads)}"
             )
+        most = (frames - span) // self.stride + 1
         inputs = emissions(x, None if sizes is None else sizes + sum(self._pads))
         table = ag.outer_score(
             graph(self._kernels, self.weight),
@@ -217,9 +218,6 @@ class ConvTransducer1d(nn.Module):
             rows = is_output.flatten().nonzero().squeeze(1)
             out = out.new_zeros(count * most, self.out_channels).index_copy(0, rows, out)
         return out.view(count, most, self.out_channels)
-
-    def _least_frames(self) -> int:
-        return max(0, self.dilation * (self.kernel_size - 1) + 1 - sum(self._pads))
 
 
 def _size(name: str, value: Any, least: int) -> int:
