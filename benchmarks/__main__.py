@@ -11,10 +11,8 @@ import arcgrad as ag
 from .harness import Report, Settings, clear_progress, environment, is_busy, report_text, write_json
 
 CASES = (
-CASES = (
     *("forward", "compose", "construct", "second_order", "batch", "slope"),
     *("trellis", "losses", "convolution", "ngram", "decode"),
-)
 )
 
 

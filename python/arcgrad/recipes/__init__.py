@@ -1,1 +1,1 @@
-"""Recipes: data, training and evaluation. Needs ``pip install 'arcgrad[recipes]'``."""
+"""What experiments are made of: data, models and evaluation. Needs the extra ``[recipes]``."""

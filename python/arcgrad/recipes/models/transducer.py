@@ -1,0 +1,158 @@
+"""The network with a convolutional WFST inside (section 5.3 and Table 3 of the paper)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import arcgrad as ag
+from arcgrad.torch import ConvTransducer1d
+
+from .layers import ControlConv1d, frame_mask
+from .tds import PRESETS_2D, TDS2d, TDSGroup, find_preset
+
+
+class TDS2dTransducer(nn.Module):
+    """TDS groups that score letters, a convolution to pieces, and a TDS group after it.
+
+    Args:
+        height: The height of images.
+        num_outputs: The number of output channels.
+        pieces: The word pieces that the convolution knows, as strings of letters.
+        groups: The groups before the convolution.
+        last_groups: Those after it.
+        letters: The letters, whose scores the first groups give; by default those of the pieces in
+            their order. Label 0 is the blank, so letter ``i`` has label ``i + 1``.
+        kernel_size: The number of frames of the convolution, odd.
+        stride: Its stride.
+        wfst: Whether the convolution is :class:`arcgrad.torch.ConvTransducer1d`; else it is an
+            ordinary one of the same geometry.
+        depth: The number of features that blocks keep apart for each channel.
+        block_kernel_size: Height and width of the kernels of TDS groups, odd.
+        dropout: The share of activations that are dropped in training.
+        options: Further options of :class:`arcgrad.torch.ConvTransducer1d`.
+
+    Called with ``[B, height, W]`` and the widths of images; returns ``[B, W', num_outputs]`` and
+    their lengths.
+
+    >>> import torch
+    >>> from arcgrad.recipes.models import TDS2dTransducer
+    >>> network = TDS2dTransducer.preset("small", 16, 30, pieces=["a", "ab", "b"])
+    >>> network.conv
+    ConvTransducer1d(3, 3, kernel_size=5, stride=4, padding=2, arcs=20)
+    >>> out, lengths = network(torch.randn(2, 16, 100), lengths=[100, 80])
+    >>> out.shape, lengths
+    (torch.Size([2, 7, 30]), tensor([7, 5]))
+    """
+
+    def __init__(
+        self,
+        height: int,
+        num_outputs: int,
+        pieces: Sequence[str],
+        groups: Sequence[TDSGroup],
+        last_groups: Sequence[TDSGroup],
+        *,
+        letters: Sequence[str] | None = None,
+        kernel_size: int = 5,
+        stride: int = 4,
+        wfst: bool = True,
+        depth: int = 4,
+        block_kernel_size: tuple[int, int] = (5, 7),
+        dropout: float = 0.1,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        if options and not wfst:
+            raise ValueError(
+                "TDS2dTransducer: options are those of a convolution of graphs, but wfst is False "
+                f"and there are {', '.join(options)}"
+            )
+        lexicon = ag.lexicon.Lexicon(pieces, graphemes=letters)
+        self.letters = list(lexicon.graphemes)
+        num_labels = len(self.letters) + 1
+        shape: dict[str, Any] = {
+            "depth": depth,
+            "kernel_size": block_kernel_size,
+            "dropout": dropout,
+        }
+        self.first = TDS2d(height, num_labels, groups, **shape)
+        self.conv: ConvTransducer1d | ControlConv1d
+        padding = kernel_size // 2
+        if wfst:
+            self.conv = ConvTransducer1d(
+                num_labels, lexicon, kernel_size, stride, padding, **options
+            )
+        else:
+            self.conv = ControlConv1d(num_labels, len(pieces), kernel_size, stride, padding)
+        channels, inner = self.first.groups.out_channels, self.first.inner_height
+        self.spread = nn.Linear(len(pieces), channels * inner)
+        self.last = TDS2d(inner, num_outputs, last_groups, in_channels=channels, **shape)
+
+    @classmethod
+    def preset(
+        cls,
+        name: str,
+        height: int,
+        num_outputs: int,
+        pieces: Sequence[str],
+        *,
+        letters: Sequence[str] | None = None,
+        wfst: bool = True,
+        dropout: float = 0.1,
+        **options: Any,
+    ) -> TDS2dTransducer:
+        """A network by name: the groups of :meth:`TDS2d.preset`, with the last one set apart.
+
+        Args:
+            name: ``"paper"`` has kernels of 5 frames that are learned (Table 3), ``"recipe"`` the
+                published widths and kernels of 7 frames that are not, with scores scaled by their
+                root. ``"small"`` is for processors.
+            height: The height of images.
+            num_outputs: The number of output channels.
+            pieces: The word pieces that the convolution knows.
+            letters: The letters; by default those of the pieces.
+            wfst: Whether the convolution is one of graphs.
+            dropout: The share of activations that are dropped in training.
+            options: Further options, which come before those of the preset.
+        """
+        preset = find_preset("TDS2dTransducer", PRESETS_2D, name)
+        # The convolution sub-samples 4 times, after 4 times by the first groups.
+        *groups, last = preset.groups("TDS2dTransducer", 4)
+        if name == "recipe" and wfst:
+            options = {"kernel_size": 7, "learn": False, "scale": "sqrt", **options}
+        elif name == "recipe":
+            options = {"kernel_size": 7, **options}
+        return cls(
+            height,
+            num_outputs,
+            pieces,
+            groups,
+            [last],
+            letters=letters,
+            wfst=wfst,
+            depth=preset.depth,
+            block_kernel_size=preset.kernel_size,
+            dropout=dropout,
+            **options,
+        )
+
+    def output_lengths(self, lengths: Any) -> Tensor:
+        """The lengths of outputs for the widths of images."""
+        inner = self.conv.output_lengths(self.first.output_lengths(lengths))
+        return self.last.output_lengths(inner)
+
+    def forward(self, x: Tensor, lengths: Any = None) -> tuple[Tensor, Tensor]:
+        """Outputs and their lengths; see the class."""
+        scores, sizes = self.first(x, lengths)
+        pieces = self.conv(scores, sizes)
+        sizes = self.conv.output_lengths(sizes)
+        inside = frame_mask(sizes, pieces.shape[1])[..., None]
+        hidden = torch.where(inside, self.spread(pieces), 0.0).transpose(1, 2)
+        out: tuple[Tensor, Tensor] = self.last(
+            hidden.unflatten(1, (self.last.in_channels, self.last.height)), sizes
+        )
+        return out
