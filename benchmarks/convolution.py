@@ -27,12 +27,10 @@ def pieces(count: int) -> list[list[int]]:
     return [rng.choice(np.arange(1, LABELS), size, replace=False).tolist() for size in sizes]
 
 
-def training_step(layer: torch.nn.Module, x: torch.Tensor, threads: int = 1) -> Task:
+def training_step(layer: torch.nn.Module, x: torch.Tensor) -> Task:
     x.requires_grad_()
 
     def setup() -> None:
-        ag.set_num_threads(threads)
-        torch.set_num_threads(threads)
         x.grad = None
         layer.zero_grad()
 
@@ -41,6 +39,8 @@ def training_step(layer: torch.nn.Module, x: torch.Tensor, threads: int = 1) -> 
 
 def run(settings: Settings) -> Report:
     threads = ag.get_num_threads(), torch.get_num_threads()
+    ag.set_num_threads(1)
+    torch.set_num_threads(1)
     count, frames = (10, 20) if settings.quick else (KERNELS, 100)
     geometry = (WINDOW, STRIDE, WINDOW // 2)
     kernels = pieces(count)
@@ -56,7 +56,6 @@ def run(settings: Settings) -> Report:
                 "ours": training_step(layer, x),
                 "viterbi": training_step(best, x.clone()),
                 "torch": training_step(conv, x.transpose(1, 2).contiguous()),
-                "2 threads": training_step(layer, x.clone(), 2),
             }
             times = interleave(name, tasks, settings)
             ours, gtn = times["ours"], Timing.constant(GTN[batch])
@@ -64,7 +63,6 @@ def run(settings: Settings) -> Report:
             limit = costs_at_most(5) if batch == 8 else None
             rows.append(Row(name, ours, "torch Conv1d", times["torch"], limit))
             rows.append(Row(f"{name}, best paths", times["viterbi"], "gtn (constant)", gtn))
-            rows.append(Row(f"{name}, 2 threads", times["2 threads"], "1 thread", ours))
     finally:
         ag.set_num_threads(threads[0])
         torch.set_num_threads(threads[1])

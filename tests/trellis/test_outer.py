@@ -22,6 +22,7 @@ from trellis_cases import (
 )
 
 import arcgrad as ag
+from arcgrad import _core
 
 
 def outer_inputs(dtype="float64"):
@@ -201,3 +202,66 @@ def test_the_threads_change_no_bit_of_an_outer_score(dtype, threads):
         ag.backward(table, like(table, np.where(np.isfinite(weights(table)), 1.0, 0.0)))
         found.append([snapshot(table), *(snapshot(g.grad()) for g in (*graphs, *emissions))])
     assert found[0] == found[1] == found[2]
+
+
+# Scores that a double holds take a shorter way than those it does not.
+
+
+def outer_table(graphs, emissions, **options):
+    """The scores, and the gradients for a seed of ones where they are finite."""
+    table = ag.outer_score(graphs, emissions, **options)
+    seed = np.where(np.isfinite(weights(table)), 1.0, 0.0)
+    return weights(table), [
+        weights(g) for g in ag.grad(table, [*graphs, *emissions], like(table, seed))
+    ]
+
+
+@every_dtype
+@pytest.mark.parametrize("baseline", [False, True])
+@pytest.mark.parametrize("size", [1.0, 30.0, 300.0, 1e5])
+@pytest.mark.parametrize("weight", [1.0, 100.0])
+def test_outer_scores_of_any_size(size, weight, baseline, dtype):
+    rng = generator(11)
+    graphs, _ = outer_inputs()
+    graphs = [with_weights(g, weight * weights(g)) for g in graphs]
+    array = size * rng.normal(size=(25, 4))
+    array[3] = -math.inf
+    array[7, :3] = -math.inf
+    array[12:] /= size  # other windows stay small
+    narrow = [with_dtype(g, dtype) for g in graphs]
+    _core.force_baseline(baseline)
+    try:
+        scores, gradients = outer_table(narrow, [dense(array, dtype)], window=3)
+    finally:
+        _core.force_baseline(False)
+    rounded = np.asarray(array, dtype).astype(np.float64)
+    wide = [
+        with_weights(g, weights(n).astype(np.float64)) for g, n in zip(graphs, narrow, strict=True)
+    ]
+    # Windows one by one are ordinary products.
+    expected = [[log_total(g, "input", w) for g in wide] for w in windows(rounded, 3, 1)]
+    finite = np.isfinite(expected)
+    assert np.array_equal(np.isfinite(scores.reshape(finite.shape)), finite)
+    for row, truth in zip(scores.reshape(finite.shape), expected, strict=True):
+        assert_scores(row, truth, BOUNDS[dtype][0])
+    frames = gradients[-1].reshape(25, 4)
+    assert np.isfinite(frames).all()
+    # Each path takes one label of each frame of its window.
+    assert frames.sum() == pytest.approx(3 * finite.sum(), rel=1e-5)
+
+
+@every_dtype
+def test_both_ways_have_the_same_gradients(dtype):
+    """Windows of wide and of ordinary emissions, next to each other and alone."""
+    graphs, _ = outer_inputs(dtype)
+    rng = generator(12)
+    calm = rng.normal(size=(9, 4))
+    wild = np.concatenate([calm, 500.0 * rng.normal(size=(3, 4))])
+    options = {"window": 3, "stride": 3}
+    scores, gradients = outer_table(graphs, [dense(wild, dtype)], **options)
+    alone, first = outer_table(graphs, [dense(calm, dtype)], **options)
+    _, last = outer_table(graphs, [dense(wild[9:], dtype)], **options)
+    assert_near(scores[: len(alone)], alone, 1e-5, "scores")
+    for whole, one, other in zip(gradients[:-1], first, last, strict=False):
+        assert_near(whole, one + other, 2e-5, "gradient of a graph")
+    assert_near(gradients[-1][:36], first[-1], 1e-5, "gradient of emissions")

@@ -5,4 +5,5 @@
 #include "arcgrad/trellis/diagonal_steps.h"
 #include "arcgrad/trellis/frames_steps.h"
 #include "arcgrad/trellis/lanes_steps.h"
+#include "arcgrad/trellis/outer_steps.h"
 #include "arcgrad/trellis/screen_steps.h"

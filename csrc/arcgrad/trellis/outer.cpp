@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <deque>
 #include <numeric>
 
@@ -8,6 +9,7 @@
 #include "arcgrad/trellis/best.h"
 #include "arcgrad/trellis/curvature.h"
 #include "arcgrad/trellis/lanes.h"
+#include "arcgrad/trellis/outer_steps.h"
 #include "arcgrad/trellis/plan.h"
 
 namespace arcgrad::trellis {
@@ -36,13 +38,73 @@ EmissionsGrad slice(const EmissionsGrad& grad, int32_t begin, int32_t dilation) 
   return out;
 }
 
+/// Scores that are moved by fewer bits stay within the range of a double, and so do gradients.
+constexpr double kPlainBits = 900.0;
+
 /// A graph of an outer score, for recursions of type T.
 template <class T>
 struct Kernel {
   std::shared_ptr<const Factor> factor;
-  std::shared_ptr<const RowWeights<T>> weights;
   std::vector<int32_t> label;  // of each place
+  /// The weights of its in-terms and out-terms, and the scores of values before the first and after
+  /// the last frame; only if they fit plain numbers.
+  Buffer<double> plain;
+  /// How many bits its weights may move a score, in a window.
+  double bits = kPlainBits;
+
+  /// For recursions on mantissas and exponents, which not every call needs.
+  const std::shared_ptr<const RowWeights<T>>& weights() const {
+    std::call_once(once_, [&] { weights_ = std::make_shared<const RowWeights<T>>(*factor); });
+    return weights_;
+  }
+
+  /// Fills `plain` for windows of so many frames.
+  void make_plain(int32_t frames) {
+    const Form& form = *factor->form;
+    double reach = 0.0;
+    for (size_t a = 0; a < factor->exponent.size(); ++a)
+      if (factor->mantissa[a] > 0.0) reach = std::max(reach, std::abs(factor->exponent[a]) + 1.0);
+    int32_t widest = 1;
+    for (const Rows* rows : {&form.in(), &form.out})
+      for (size_t r = 1; r < rows->offset.size(); ++r)
+        widest = std::max(widest, rows->offset[r] - rows->offset[r - 1]);
+    const int32_t num_sums = form.num_values - form.num_places;
+    bits = (frames + (frames + 1.0) * num_sums) *
+           (reach + static_cast<double>(std::bit_width(static_cast<uint32_t>(widest))));
+    if (bits >= kPlainBits) return;
+    plain.reserve(
+        static_cast<size_t>(form.in().num_terms() + form.out.num_terms() + 2 * form.num_values));
+    for (const Rows* rows : {&form.in(), &form.out})
+      for (int32_t a : rows->arc)
+        plain.push_back(a < 0 ? 1.0 : factor->mantissa[a] * pow2(factor->exponent[a]));
+    for (const std::vector<Scaled>* ends : {&factor->begin, &factor->end})
+      for (const Scaled& score : *ends)
+        plain.push_back(score.is_zero() ? 0.0 : score.mantissa * pow2(score.exponent));
+  }
+  const double* in_weights() const { return plain.data(); }
+  const double* out_weights() const { return in_weights() + factor->form->in().num_terms(); }
+  const double* begin() const { return out_weights() + factor->form->out.num_terms(); }
+  const double* end() const { return begin() + factor->form->num_values; }
+
+ private:
+  mutable std::once_flag once_;
+  mutable std::shared_ptr<const RowWeights<T>> weights_;
 };
+
+/// The posteriors of the out-terms of a graph, 8 for each: as they are, and without the weights.
+template <class T>
+struct TermSums {
+  std::vector<T> scaled;
+  std::vector<double> plain;
+};
+
+template <class T>
+const WindowSteps<T>& window_steps() {
+  if constexpr (sizeof(T) == 8)
+    return ARCGRAD_STEPS(windows_double);
+  else
+    return ARCGRAD_STEPS(windows_float);
+}
 
 /// Windows of one example, 8 side by side, against one graph after the other. The emissions of a
 /// chunk of windows are split once for all graphs.
@@ -69,6 +131,9 @@ class Windows {
     }
     const size_t emissions = static_cast<size_t>(window.size) * num_slots_ * kLanes;
     emissions_.reserve(emissions);
+    plain_emissions_ = Block<double>(static_cast<int64_t>(emissions));
+    plain_values_ = Block<double>(
+        static_cast<int64_t>((static_cast<size_t>(window.size) + 3) * most_values * kLanes));
     posteriors_.resize(most_places * kLanes);
     values_size_ = most_values * kLanes;
     values_.reserve((static_cast<size_t>(window.size) + 3) * values_size_);
@@ -94,6 +159,8 @@ class Windows {
   void set_chunk(int32_t first, int32_t count) {
     first_ = first;
     count_ = count;
+    std::array<double, kLanes> spread{};
+    unit_.fill(0.0);
     for (int32_t f = 0; f < window_.size; ++f) {
       const T* row[kLanes] = {};
       int64_t stride[kLanes] = {};
@@ -105,11 +172,26 @@ class Windows {
       }
       if (steps_.split(slots(), row, stride, labels, at(emissions_, f, num_slots_ * kLanes)))
         check(f);
+      Q top[kLanes], least[kLanes];
+      window_steps_.load(static_cast<int32_t>(num_slots_), at(emissions_, f, num_slots_ * kLanes),
+                         plain_emissions_.get() + static_cast<size_t>(f) * num_slots_ * kLanes, top,
+                         least);
+      for (size_t l = 0; l < kLanes; ++l) {
+        unit_[l] += static_cast<double>(top[l]);
+        spread[l] += static_cast<double>(top[l] - least[l]) + 1.0;
+      }
     }
+    bits_ = std::ranges::max(spread);
   }
 
   /// The scores of the windows for graph k.
   void score(size_t k, double* scores) {
+    if (is_plain(k)) {
+      double total[kLanes];
+      window_steps_.forward(plain_window(k), plain_values_.get(), total);
+      window_steps_.log(total, unit_.data(), scores);
+      return;
+    }
     forward(k);
     for (int32_t l = 0; l < count_; ++l) scores[l] = log(total_[l]);
   }
@@ -120,38 +202,16 @@ class Windows {
   }
 
   /// Adds delta times the posteriors of graph k: to the gradient of the emissions, and to `terms`
-  /// (8 per out-term of its form) unless null.
-  void add(size_t k, const double* deltas, T* terms) {
-    T delta[kLanes] = {};
-    forward(k);
-    Exponent<T> unit[kLanes];
-    for (int32_t l = 0; l < static_cast<int32_t>(kLanes); ++l) {
-      const bool is_wanted = l < count_ && !total_[l].is_zero();
-      delta[l] = is_wanted ? static_cast<T>(deltas[l]) : T{0};
-      unit[l] = is_wanted ? static_cast<Exponent<T>>(total_[l].exponent) : 0;
+  /// unless null.
+  void add(size_t k, const double* deltas, TermSums<T>* terms) {
+    const size_t num_terms = terms ? kernels_[k].factor->form->out.index.size() * kLanes : 0;
+    if (is_plain(k)) {
+      if (terms) terms->plain.resize(num_terms);
+      add_plain(k, deltas, terms ? terms->plain.data() : nullptr);
+    } else {
+      if (terms) terms->scaled.resize(num_terms);
+      add_scaled(k, deltas, terms ? terms->scaled.data() : nullptr);
     }
-    const Kernel<T>& kernel = kernels_[k];
-    const Form& form = *kernel.factor->form;
-    const WeightedRows<T> out{form.out.offset.data(), form.out.index.data(),
-                              kernel.weights->out_mantissa.data(),
-                              kernel.weights->out_exponent.data()};
-    const Scores<T> b = at(values_, window_.size + 1, values_size_),
-                    g = at(values_, window_.size + 2, values_size_);
-    fill(form, kernel.weights->end_mantissa, kernel.weights->end_exponent, b);
-    for (int32_t f = window_.size; f >= 1; --f) {
-      const Scores<T> emissions = at(emissions_, f - 1, num_slots_ * kLanes);
-      const Scores<T> before = at(values_, f - 1, values_size_);
-      T sum[kLanes], scale[kLanes];
-      steps_.posteriors(shape(k), emissions, at(values_, f, values_size_), b, unit,
-                        posteriors_.data(), sum, g);
-      for (size_t l = 0; l < kLanes; ++l) scale[l] = sum[l] > T{0} ? delta[l] / sum[l] : T{0};
-      steps_.collect(shape(k), posteriors_.data(), scale,
-                     gradients_.data() + static_cast<size_t>(f - 1) * num_slots_ * kLanes);
-      if (f == window_.size)
-        for (size_t l = 0; l < kLanes; ++l) last_scale_[l] = scale[l];
-      steps_.backward(shape(k), out, g, b, before.mantissa, before.exponent, unit, scale, terms);
-    }
-    if (terms) add_ends(k, terms);
   }
 
   /// Adds the gradient of the emissions of the chunk to that of the example.
@@ -204,6 +264,65 @@ class Windows {
             labels_.data()};
   }
 
+  bool is_plain(size_t k) const { return bits_ + kernels_[k].bits < kPlainBits; }
+  PlainWindow plain_window(size_t k) const {
+    const Kernel<T>& kernel = kernels_[k];
+    const Form& form = *kernel.factor->form;
+    return {shape(k),
+            {form.in().offset.data(), form.in().index.data(), kernel.in_weights()},
+            {form.out.offset.data(), form.out.index.data(), kernel.out_weights()},
+            kernel.begin(),
+            kernel.end(),
+            plain_emissions_.get(),
+            window_.size};
+  }
+
+  void add_plain(size_t k, const double* deltas, double* terms) {
+    const PlainWindow window = plain_window(k);
+    const size_t used = (static_cast<size_t>(window_.size) + 1) *
+                        static_cast<size_t>(window.shape.num_values) * kLanes;
+    double total[kLanes], scale[kLanes] = {};
+    window_steps_.forward(window, plain_values_.get(), total);
+    for (int32_t l = 0; l < count_; ++l)
+      if (total[l] > 0.0) scale[l] = deltas[l] / total[l];
+    window_steps_.backward(window, plain_values_.get(), scale, plain_values_.get() + used,
+                           gradients_.data(), terms);
+  }
+
+  /// The same on mantissas and exponents, for scores of any size.
+  void add_scaled(size_t k, const double* deltas, T* terms) {
+    T delta[kLanes] = {};
+    forward(k);
+    Exponent<T> unit[kLanes];
+    for (int32_t l = 0; l < static_cast<int32_t>(kLanes); ++l) {
+      const bool is_wanted = l < count_ && !total_[l].is_zero();
+      delta[l] = is_wanted ? static_cast<T>(deltas[l]) : T{0};
+      unit[l] = is_wanted ? static_cast<Exponent<T>>(total_[l].exponent) : 0;
+    }
+    const Kernel<T>& kernel = kernels_[k];
+    const Form& form = *kernel.factor->form;
+    const RowWeights<T>& weights = *kernel.weights();
+    const WeightedRows<T> out{form.out.offset.data(), form.out.index.data(),
+                              weights.out_mantissa.data(), weights.out_exponent.data()};
+    const Scores<T> b = at(values_, window_.size + 1, values_size_),
+                    g = at(values_, window_.size + 2, values_size_);
+    fill(form, weights.end_mantissa, weights.end_exponent, b);
+    for (int32_t f = window_.size; f >= 1; --f) {
+      const Scores<T> emissions = at(emissions_, f - 1, num_slots_ * kLanes);
+      const Scores<T> before = at(values_, f - 1, values_size_);
+      T sum[kLanes], scale[kLanes];
+      steps_.posteriors(shape(k), emissions, at(values_, f, values_size_), b, unit,
+                        posteriors_.data(), sum, g);
+      for (size_t l = 0; l < kLanes; ++l) scale[l] = sum[l] > T{0} ? delta[l] / sum[l] : T{0};
+      steps_.collect(shape(k), posteriors_.data(), scale,
+                     gradients_.data() + static_cast<size_t>(f - 1) * num_slots_ * kLanes);
+      if (f == window_.size)
+        for (size_t l = 0; l < kLanes; ++l) last_scale_[l] = scale[l];
+      steps_.backward(shape(k), out, g, b, before.mantissa, before.exponent, unit, scale, terms);
+    }
+    if (terms) add_ends(k, terms);
+  }
+
   void check(int32_t f) const {
     for (int32_t l = 0; l < count_; ++l)
       for (const Kernel<T>& kernel : kernels_)
@@ -223,11 +342,11 @@ class Windows {
     const Kernel<T>& kernel = kernels_[k];
     const Form& form = *kernel.factor->form;
     const Rows& rows = form.in();
-    const WeightedRows<T> in{rows.offset.data(), rows.index.data(),
-                             kernel.weights->in_mantissa.data(),
-                             kernel.weights->in_exponent.data()};
+    const RowWeights<T>& weights = *kernel.weights();
+    const WeightedRows<T> in{rows.offset.data(), rows.index.data(), weights.in_mantissa.data(),
+                             weights.in_exponent.data()};
     Scores<T> from = at(values_, 0, values_size_);
-    fill(form, kernel.weights->begin_mantissa, kernel.weights->begin_exponent, from);
+    fill(form, weights.begin_mantissa, weights.begin_exponent, from);
     for (int32_t f = 1; f <= window_.size; ++f) {
       const Scores<T> to = at(values_, f, values_size_);
       steps_.forward(shape(k), in, at(emissions_, f - 1, num_slots_ * kLanes), from, to);
@@ -235,8 +354,8 @@ class Windows {
     }
     T mantissa[kLanes];
     Q exponent[kLanes];
-    steps_.finish(shape(k), from, kernel.weights->end_mantissa.data(),
-                  kernel.weights->end_exponent.data(), mantissa, exponent);
+    steps_.finish(shape(k), from, weights.end_mantissa.data(), weights.end_exponent.data(),
+                  mantissa, exponent);
     for (size_t l = 0; l < kLanes; ++l)
       total_[l] = mantissa[l] > T{0} ? renormalize(static_cast<double>(mantissa[l]),
                                                    static_cast<double>(exponent[l]))
@@ -270,12 +389,17 @@ class Windows {
   Emissions view_;
   Window window_;
   const LanesSteps<T>& steps_ = lanes_steps<T>();
+  const WindowSteps<T>& window_steps_ = window_steps<T>();
   size_t num_slots_ = 0, values_size_ = 0;
   std::vector<int32_t> labels_;
   std::vector<const int32_t*> slot_of_;         // of the places of each graph
   std::deque<std::vector<int32_t>> own_slots_;  // where they are not simply the labels
   Block<T> converted_;
   Store emissions_, values_;
+  Block<double> plain_emissions_, plain_values_;
+  /// The exponents that plain scores are relative to, and how many bits emissions may move them.
+  std::array<double, kLanes> unit_{};
+  double bits_ = 0.0;
   std::vector<T> posteriors_, gradients_;
   int32_t first_ = 0, count_ = 0;
   std::array<Scaled, kLanes> total_;
@@ -306,8 +430,10 @@ class Outer {
     }
     require_size(op, "rows", num_rows_);
     is_double_ = dtype == DType::float64;
-    floats_.resize(graphs.size());
-    doubles_.resize(graphs.size());
+    if (is_double_)
+      doubles_ = std::vector<Kernel<double>>(graphs.size());
+    else
+      floats_ = std::vector<Kernel<float>>(graphs.size());
     parallel_for(graphs.size(), [&](size_t k) {
       try {
         const auto& form = graphs[k].topology().form(Side::output);
@@ -444,11 +570,12 @@ class Outer {
   }
 
   template <class T>
-  static void fill(Kernel<T>& kernel, std::shared_ptr<const Factor> factor) {
-    kernel.weights = std::make_shared<const RowWeights<T>>(*factor);
+  void fill(Kernel<T>& kernel, std::shared_ptr<const Factor> factor) const {
     const Form& form = *factor->form;
+    kernel.label.reserve(form.slot.size());
     for (int32_t slot : form.slot) kernel.label.push_back(form.labels[slot]);
     kernel.factor = std::move(factor);
+    if (is_short() && semiring_ == Semiring::log) kernel.make_plain(window_.size);
   }
   template <class T>
   const std::vector<Kernel<T>>& kernels() const {
@@ -515,26 +642,32 @@ class Outer {
     }
     for_each_example([&](size_t e) {
       Windows<T> windows(op_, kernels<T>(), views_[e], window_);
-      std::vector<std::vector<T>> terms(graphs.size());
-      for (size_t k = 0; k < graphs.size(); ++k)
-        if (!arcs[e * graphs.size() + k].empty())
-          terms[k].resize(kernels<T>()[k].factor->form->out.index.size() * kLanes);
+      std::vector<TermSums<T>> terms(graphs.size());
       for_each_chunk(e, [&](int32_t first, int32_t count) {
         windows.set_chunk(first, count);
         windows.begin_gradients();
         double scale[kLanes];
         for (size_t k = 0; k < graphs.size(); ++k) {
           for (int32_t l = 0; l < count; ++l) scale[l] = delta[cell(e, first + l, k)];
-          windows.add(k, scale, terms[k].empty() ? nullptr : terms[k].data());
+          windows.add(k, scale, arcs[e * graphs.size() + k].empty() ? nullptr : &terms[k]);
         }
         windows.end_gradients(to.at(e));
       });
       for (size_t k = 0; k < graphs.size(); ++k) {
         const Rows& out = kernels<T>()[k].factor->form->out;
-        for (size_t t = 0; t * kLanes < terms[k].size(); ++t)
-          for (size_t l = 0; l < kLanes && out.arc[t] >= 0; ++l)
-            arcs[e * graphs.size() + k][static_cast<size_t>(out.arc[t])] +=
-                static_cast<double>(terms[k][t * kLanes + l]);
+        const auto& [scaled, plain] = terms[k];
+        std::vector<double>& arc = arcs[e * graphs.size() + k];
+        for (size_t t = 0; t < out.arc.size() && !arc.empty(); ++t) {
+          if (out.arc[t] < 0) continue;
+          const auto begin = static_cast<std::ptrdiff_t>(t * kLanes);
+          double sum = 0.0;
+          if (!plain.empty())
+            sum = std::accumulate(plain.begin() + begin, plain.begin() + begin + kLanes, 0.0) *
+                  kernels<T>()[k].out_weights()[t];
+          if (!scaled.empty())
+            sum += std::accumulate(scaled.begin() + begin, scaled.begin() + begin + kLanes, 0.0);
+          arc[static_cast<size_t>(out.arc[t])] += sum;
+        }
       }
     });
   }
@@ -619,7 +752,7 @@ class Outer {
       for (const auto& [e, w] : rows) windows.push_back(window(e, w));
       try {
         for (size_t k = 0; k < graphs.size(); ++k) {
-          RowsRun<T, kLanes> run(kernels<T>()[k].factor, kernels<T>()[k].weights);
+          RowsRun<T, kLanes> run(kernels<T>()[k].factor, kernels<T>()[k].weights());
           for (size_t first = 0; first < rows.size(); first += kLanes) {
             const size_t size = std::min(kLanes, rows.size() - first);
             f(run, k, std::span<const Row>(rows).subspan(first, size),
