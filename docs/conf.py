@@ -10,6 +10,7 @@ import api_pages  # noqa: E402
 import arcgrad  # noqa: E402
 import arcgrad.recipes.data  # noqa: E402
 import arcgrad.recipes.metrics  # noqa: E402
+import arcgrad.recipes.models  # noqa: E402
 import arcgrad.torch  # noqa: E402
 
 project = "arcgrad"
@@ -36,5 +37,5 @@ html_title = f"arcgrad {release}"
 api_pages.write(
     arcgrad,
     HERE / "generated",
-    [arcgrad.torch, arcgrad.recipes.data, arcgrad.recipes.metrics],
+    [arcgrad.torch, arcgrad.recipes.data, arcgrad.recipes.models, arcgrad.recipes.metrics],
 )
