@@ -186,6 +186,54 @@ def test_what_does_not_fit_has_no_alignment():
     assert loss.forced_align(x, [[1, 2]]) == agt.forced_align(x, [[1, 2]])
 
 
+LEXICON = ag.lexicon.Lexicon(["a", "b", "ab", "ba"], first_label=1)
+
+
+def backed_off(seed=0):
+    """A back-off bigram over five labels with some weights."""
+    counts = ag.ngram.count([[1, 2, 0, 3], [4, 0, 0, 4], [1, 2]], 2, num_tokens=5)
+    graph = ag.ngram.backoff_graph(counts, calc_grad=False)
+    graph.set_weights(np.random.default_rng(seed).normal(size=graph.num_arcs()))
+    return graph
+
+
+@pytest.mark.parametrize("with_transitions", [False, True])
+@pytest.mark.parametrize("text", ["a", "abab", "abba", "baabab"])
+def test_the_best_sequence_of_an_acceptor_is_aligned(text, with_transitions):
+    tokens = Tokens.ctc(5)
+    x = random(8, 5, seed=len(text))
+    transitions = backed_off() if with_transitions else None
+
+    def score(way):
+        graph = ag.tokens.alignment_graph(tokens, way)
+        if transitions is not None:
+            graph = ag.intersect(graph, transitions)
+        return ag.viterbi_score(ag.intersect(graph, ag.linear_graph(8, 5, x.numpy()))).item()
+
+    best = max(LEXICON.enumerate(text), key=score)
+    ways = ag.lexicon.decompositions(LEXICON, text)
+    found = agt.forced_align(x, ways, tokens=tokens, transitions=transitions)
+    assert found == agt.forced_align(x, [best], tokens=tokens, transitions=transitions)
+    assert [span.token for span in found[0]] == best
+
+    loss = agt.TransducerLoss(
+        LEXICON.pieces, LEXICON, transitions, blank="optional", allow_repeats=False
+    )
+    assert loss.forced_align(x, [text]) == found
+    assert loss.forced_align(x[None], torch.tensor([LEXICON.spell(text)]), [8]) == found
+    # The same lexicon as a graph, for targets that are graphemes.
+    loss.lexicon = ag.lexicon.lexicon_graph(LEXICON)
+    assert loss.forced_align(x, [LEXICON.spell(text)]) == found
+
+
+def test_acceptors_that_cannot_be_aligned():
+    missing = ag.lexicon.Lexicon(["ab"], graphemes="ab", first_label=1)
+    ways = ag.lexicon.decompositions(missing, ["ab", "aab"])
+    assert [len(spans) for spans in agt.forced_align(torch.zeros(2, 3, 2), ways)] == [1, 0]
+    with pytest.raises(ValueError, match=r"must be acceptors of tokens, but .* of target 1"):
+        agt.forced_align(torch.zeros(2, 3, 2), [ag.chain_graph([1]), ag.chain_graph([1], [0])])
+
+
 # Search
 
 
@@ -211,6 +259,59 @@ def test_a_search_through_a_lexicon():
     x = torch.eye(3)[torch.tensor([[1, 2, 0, 2, 0, 2]])].mul(5)
     found = agt.beam_search(x, graph, beam=20.0, max_active=50, nbest=1)
     assert found[0][0].labels == [0, 1]
+
+
+SPELLINGS = {"cat": [1, 2, 3], "hat": [4, 2, 3], "at": [2, 3], "a": [2], "the": [[3, 4], [3, 5]]}
+LINES = ["the cat", "the hat", "a cat at the hat", "the cat at a hat", "the cat", "cat"]
+
+
+def words_and_model():
+    """The spellings of words in letters 1 to 5, and a bigram model of the words."""
+    words = list(SPELLINGS)
+    counts = ag.ngram.count(LINES, 2, tokenize=str.split, symbols=words)
+    return ag.lexicon.word_lexicon_graph(SPELLINGS), ag.ngram.estimate(counts, "katz").graph()
+
+
+def test_words_are_found_through_a_lexicon_and_a_language_model():
+    lexicon, model = words_and_model()
+    tokens = Tokens.ctc(6)
+    graph = ag.compose(tokens.graph(), ag.compose(lexicon, model))
+    names = list(SPELLINGS)
+    # "the ?at", where the first letter of the second word is c or h: the model prefers the cat.
+    frames = torch.eye(6)[torch.tensor([3, 4, 0, 0, 2, 3])].mul(6)
+    frames[3, [1, 4]] = 6.0
+    best = agt.beam_search(frames, graph, beam=20.0, nbest=2)[0]
+    assert [names[word] for word in best[0].labels] == ["the", "cat"]
+    assert [names[word] for word in best[1].labels] == ["the", "hat"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_best_words_are_those_of_an_exhaustive_search(seed):
+    lexicon, model = words_and_model()
+    tokens = Tokens.ctc(6)
+    graph = ag.compose(tokens.graph(), ag.compose(lexicon, model))
+    x = random(5, 6, seed=seed).mul(3)
+    emissions = ag.linear_graph(5, 6, x.numpy(), calc_grad=False)
+    spellings = [s if isinstance(s[0], list) else [s] for s in SPELLINGS.values()]
+    scores = {}
+    for count in range(1, 6):
+        for words in itertools.product(range(len(spellings)), repeat=count):
+            ways = itertools.product(*(spellings[word] for word in words))
+            sequences = [list(itertools.chain(*way)) for way in ways]
+            sequences = [sequence for sequence in sequences if len(sequence) <= 5]
+            if not sequences:
+                continue
+            alignments = ag.tokens.alignment_graph(tokens, sequences)
+            acoustic = max(
+                s.item() for s in ag.viterbi_score(ag.intersect(alignments, [emissions]))
+            )
+            language = ag.viterbi_score(ag.intersect(model, ag.chain_graph(words))).item()
+            scores[words] = acoustic + language
+    expected = sorted(scores, key=scores.get, reverse=True)[:3]
+    found = agt.beam_search(x, graph, nbest=3)[0]
+    assert [tuple(hypothesis.labels) for hypothesis in found] == expected
+    for hypothesis, words in zip(found, expected, strict=True):
+        assert hypothesis.score == pytest.approx(scores[words], abs=1e-4)
 
 
 def test_lattices_are_differentiable_and_can_be_rescored():

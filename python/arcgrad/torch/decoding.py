@@ -155,7 +155,9 @@ def forced_align(
 
     Args:
         emissions: Scores ``[B, T, C]`` or ``[T, C]``, most often log-probabilities.
-        targets: Padded ``[B, S]``, concatenated, or a list of label sequences.
+        targets: Padded ``[B, S]``, concatenated, or a list of label sequences. A target may also be
+            an acceptor of several sequences, such as :func:`arcgrad.lexicon.decompositions` makes;
+            the best of them is aligned.
         lengths: The number of frames of each example.
         target_lengths: The number of labels of each target.
         tokens: How frames spell tokens; by default those of CTC with ``blank``.
@@ -167,7 +169,7 @@ def forced_align(
         alignment fits.
 
     Raises:
-        ValueError: If labels or lengths do not fit.
+        ValueError: If labels or lengths do not fit, or a target is a transducer.
 
     >>> import torch, arcgrad.torch as agt
     >>> log_probs = torch.eye(3)[torch.tensor([0, 1, 1, 0, 2])].mul(9).log_softmax(-1)
@@ -179,39 +181,40 @@ def forced_align(
         tokens = ag.tokens.Tokens.ctc(emissions.shape[-1], blank)
     batch = 1 if emissions.dim() == 2 else emissions.shape[0]
     read = Targets(op, targets, target_lengths, batch, emissions.shape[-1])
-    # The position of a token in its target, instead of the token, is what an alignment puts out.
-    sequences = read.sequences()
-    chains = [ag.chain_graph(target, range(len(target))) for target in sequences]
+    acceptors = [
+        target if isinstance(target, ag.Graph) else ag.chain_graph(target)
+        for target in read.sequences()
+    ]
+    for i, target in enumerate(acceptors):
+        if not target.is_acceptor():
+            raise ValueError(
+                f"{op}: targets must be acceptors of tokens, but input and output labels of some "
+                f"arc of target {i} differ; use project_input"
+            )
     with torch.no_grad(), ag.no_grad():
         graphs = _borrow(op, emissions, lengths, True)
-        alignments = ag.tokens.alignment_graph(tokens, chains, outputs=True)
+        alignments = ag.tokens.alignment_graph(tokens, acceptors, outputs=True)
         if transitions is not None:
             alignments = ag.compose(transitions, alignments)
         paths = ag.viterbi_path(ag.compose(graphs, alignments))
-    return [
-        _spans(path, graph, target, tokens)
-        for path, graph, target in zip(paths, graphs, sequences, strict=True)
-    ]
+    return [_spans(path, graph) for path, graph in zip(paths, graphs, strict=True)]
 
 
-def _spans(
-    path: ag.Graph, emissions: ag.Graph, target: Sequence[int], tokens: ag.tokens.Tokens
-) -> list[TokenSpan]:
-    frames, positions = path.ilabels(), path.olabels()
+def _spans(path: ag.Graph, emissions: ag.Graph) -> list[TokenSpan]:
+    frames, outputs = path.ilabels(), path.olabels()
     is_frame = frames != ag.epsilon
-    # Of several arcs at one frame, that which consumes it has the label, another the position.
-    starts = np.cumsum(is_frame) - 1
-    begins = starts[positions != ag.epsilon]
-    frames = frames[is_frame]
+    # An alignment puts out each token at its first frame.
+    is_begin = outputs != ag.epsilon
+    begins = (np.cumsum(is_frame) - 1)[is_begin].tolist()
+    frames = frames[is_frame].tolist()
+    weights = np.asarray(emissions.weights_view())
     spans = []
-    for i, begin in enumerate(begins.tolist()):
-        token = int(target[i])
+    stops = [*begins[1:], len(frames)]
+    for token, begin, stop in zip(outputs[is_begin].tolist(), begins, stops, strict=False):
         end = begin + 1
-        stop = int(begins[i + 1]) if i + 1 < len(begins) else len(frames)
         while end < stop and frames[end] == token:
             end += 1
-        score = float(np.mean(np.asarray(emissions.weights_view())[begin:end, token]))
-        spans.append(TokenSpan(token, begin, end, score))
+        spans.append(TokenSpan(token, begin, end, float(np.mean(weights[begin:end, token]))))
     return spans
 
 

@@ -172,7 +172,24 @@ class TransducerLoss(SequenceLoss):
     def forced_align(
         self, emissions: Tensor, targets: Any, lengths: Any = None, target_lengths: Any = None
     ) -> list[list[TokenSpan]]:
-        """Where each label of a target lies, with these tokens and transitions."""
+        """Where each label of a target lies, with these tokens and transitions.
+
+        Targets are those of the loss. With a lexicon they are texts, and the labels are the pieces
+        of the best decomposition, as the loss sums over all of them. See
+        :func:`arcgrad.torch.forced_align` for the rest.
+
+        >>> import torch, arcgrad as ag, arcgrad.torch as agt
+        >>> pieces = ["t", "h", "e", "th", "the"]
+        >>> lexicon = ag.lexicon.Lexicon(pieces, first_label=1)
+        >>> loss = agt.TransducerLoss(pieces, lexicon, blank="optional", allow_repeats=False)
+        >>> x = torch.eye(6)[torch.tensor([[4, 4, 0, 3]])]  # th th - e
+        >>> [(span.token, span.start, span.end) for span in loss.forced_align(x, ["the"])[0]]
+        [(4, 0, 2), (3, 3, 4)]
+        """
+        if self.lexicon is not None:
+            batch = 1 if emissions.dim() == 2 else emissions.shape[0]
+            read = Targets("forced_align", targets, target_lengths, batch, emissions.shape[-1])
+            targets, target_lengths = self._decompositions(read), None
         return forced_align(
             emissions,
             targets,
