@@ -166,6 +166,15 @@ class SequenceLoss(nn.Module):
         super().__setstate__(state)  # type: ignore[no-untyped-call]
         self._enroll()
 
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *rest: Any, **options: Any
+    ) -> None:
+        # Torch sets the extra state last, but if that is refused nothing may have changed.
+        key = f"{prefix}_extra_state"
+        if key in state_dict and type(self).set_extra_state is not nn.Module.set_extra_state:
+            self.set_extra_state(state_dict[key])
+        super()._load_from_state_dict(state_dict, prefix, *rest, **options)
+
     def extra_repr(self) -> str:
         """The options, as modules of torch print them."""
         return f"reduction={self.reduction!r}, zero_infinity={self.zero_infinity}"
