@@ -137,16 +137,23 @@ std::pair<nb::object, nb::object> sum_scores(const std::vector<Graph>& graphs, n
                                              bool zero_infinity, bool is_double) {
   const size_t count = graphs.size();
   Column divisors;
-  if (!sizes.is_none()) divisors = to_ints("sum_scores", "sizes", sizes);
+  if (!sizes.is_none()) {
+    divisors = to_ints("sum_scores", "sizes", sizes);
+    require(divisors.size() == count, "sum_scores", "there must be one size per score, ", count,
+            " in all, but there are ", divisors.size());
+  }
   auto* const factors = new double[std::max<size_t>(count, 1)];
   nb::capsule owner(factors, [](void* p) noexcept { delete[] static_cast<double*>(p); });
   double sum = 0.0;
   for (size_t i = 0; i < count; ++i) {
     factors[i] =
         sizes.is_none() ? 1.0 : 1.0 / (static_cast<double>(count) * std::max(divisors[i], 1));
-    const double score = graphs[i].item();
-    if (!zero_infinity || score < std::numeric_limits<double>::infinity())
-      sum += factors[i] * score;
+    // The difference of two impossible scores is NaN; a loss without any path is infinite.
+    const double loss = graphs[i].item();
+    if (loss < std::numeric_limits<double>::infinity())
+      sum += factors[i] * loss;
+    else if (!zero_infinity)
+      sum = std::numeric_limits<double>::infinity();
   }
   nb::object total = dispatch(is_double ? DType::float64 : DType::float32, [&](auto kind) {
     using T = decltype(kind);

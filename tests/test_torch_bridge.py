@@ -13,6 +13,7 @@ from torch.autograd import forward_ad, gradcheck, gradgradcheck
 
 import arcgrad as ag
 import arcgrad.torch as agt
+from arcgrad import _core
 from arcgrad.torch import _bridge
 
 F64 = torch.float64
@@ -190,9 +191,13 @@ def test_gradients_have_the_layout_of_the_tensor(batch_first):
 
 def test_tensors_are_not_copied():
     x = torch.zeros(2, 3, 4)
-    graphs = agt.emissions(x)
-    x[1, 2, 3] = 5.0
+    with torch.no_grad():
+        graphs = agt.emissions(x)
+    learned = agt.emissions(x.requires_grad_())
+    with torch.no_grad():
+        x[1, 2, 3] = 5.0
     assert graphs[1].weights_view()[2, 3] == 5.0
+    assert learned[1].weights_view()[2, 3] == 5.0  # and agt.tensor would refuse them
 
 
 def test_what_needs_no_gradient_gets_none():
@@ -445,3 +450,52 @@ def test_a_compiled_program_has_one_break():
     assert torch.allclose(compiled(x), step(x))
     (grad,) = torch.autograd.grad(compiled(x), x)
     assert torch.allclose(grad, torch.autograd.grad(step(x), x)[0])
+
+
+# Faults that were found once
+
+
+@pytest.mark.parametrize("kernel", [None, "csr", "lanes"])
+def test_emissions_without_a_gradient_may_change_before_backward(kernel):
+    x, weights = random(2, 6, 2).detach(), random(6)
+    expected = torch.autograd.grad(normalized(x, weights).sum(), weights)[0]
+    _core.force_kernel(kernel)
+    try:
+        out = normalized(x, weights)
+        x.mul_(5.0)
+        (grad,) = torch.autograd.grad(out.sum(), weights)
+    finally:
+        _core.force_kernel(None)
+    assert torch.allclose(grad, expected)
+
+
+@pytest.mark.parametrize(("dtype", "other"), [(F64, torch.float32), (torch.float32, F64)])
+def test_second_derivatives_survive_another_type(dtype, other):
+    x = random(3, 4, dtype=dtype)
+    y = agt.tensor(agt.emissions(x), dtype=other).double()
+    (first,) = torch.autograd.grad((y**3).sum() + (x**3).sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad(first.sum(), x)
+    assert torch.allclose(second, 12 * x, rtol=1e-5)
+
+
+def test_negated_and_zero_views_are_read_as_torch_reads_them():
+    x = torch.randn(1, 3, 4, dtype=torch.complex64).conj().imag
+    assert x.is_neg()
+    assert torch.allclose(total(x).float(), x.logsumexp(-1).sum(-1))
+    zeros = torch._efficientzerotensor((1, 2, 3))
+    assert total(zeros).item() == pytest.approx(2 * np.log(3))
+
+
+def test_a_single_result_may_be_changed_in_place():
+    x = random(5, 4)
+    value = total(x)
+    value += 1
+    value.backward()
+    assert torch.allclose(x.grad, x.softmax(-1))
+
+
+def test_one_example_has_one_length():
+    with pytest.raises(ValueError, match="emissions: there must be one length per example, 1 in"):
+        agt.emissions(torch.zeros(3, 4), [3, 3])
+    with pytest.raises(TypeError, match="tensor: expected a graph or a list, but got int"):
+        agt.tensor(3)

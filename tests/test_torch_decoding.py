@@ -112,10 +112,10 @@ def test_bad_emissions():
         ValueError, match="viterbi: emissions must have 4 labels, as many as the to"
     ):
         agt.viterbi(torch.zeros(1, 2, 3), tokens=Tokens.ctc(4))
-    with pytest.raises(ValueError, match=r"viterbi: emissions must have the shape \[T, C\] or"):
+    with pytest.raises(ValueError, match=r"viterbi: the tensor must have the shape \[T, C\] or"):
         agt.viterbi(torch.zeros(3))
     with pytest.raises(
-        ValueError, match="a length between 0 and 2 for each of 1 examples, but the"
+        ValueError, match="a length must be between 0 and 2, the number of frames"
     ):
         agt.viterbi(torch.zeros(1, 2, 3), [3])
 
@@ -337,3 +337,28 @@ def test_narrow_searches():
     pruned = agt.beam_search(x, prune=0.0)[0]
     assert ag.viterbi_score(pruned).item() == pytest.approx(ag.viterbi_score(wide).item())
     assert agt.beam_search(x, ag.Graph(calc_grad=False), nbest=2) == [[]]
+
+
+# Faults that were found once
+
+
+def test_greedy_search_follows_the_rules_of_scoring():
+    with pytest.raises(ValueError, match=r"viterbi .*the emission of label 0 at frame 0 is nan"):
+        agt.viterbi(torch.full((1, 3, 4), torch.nan))
+    assert agt.viterbi(torch.full((1, 3, 4), -torch.inf), blank=3) == [[]]
+    with pytest.raises(TypeError, match="whole numbers"):
+        agt.viterbi(torch.zeros(2, 6, 4), [3.0, 2.0])
+    with pytest.raises(TypeError, match="must hold real numbers"):
+        agt.viterbi(torch.ones(1, 3, 4, dtype=torch.long))
+    with pytest.raises(TypeError, match="viterbi: expected a tensor, but got ndarray"):
+        agt.viterbi(np.zeros((1, 3, 4)))
+
+
+def test_alignments_check_their_arguments():
+    with pytest.raises(ValueError, match="forced_align: emissions must have 5 labels, as many as"):
+        agt.forced_align(torch.zeros(1, 4, 3), [[4]], tokens=Tokens.ctc(5))
+    assert agt.forced_align(torch.zeros(0, 4, 3), []) == []
+    with pytest.raises(ValueError, match="a target length must be between 0 and 2, but that of"):
+        agt.forced_align(torch.zeros(2, 6, 4), torch.ones(2, 2).long(), target_lengths=[5, -1])
+    found = agt.beam_search(torch.zeros(1, 0, 3), nbest=1)
+    assert isinstance(found[0][0].score, float)

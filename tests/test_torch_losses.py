@@ -776,3 +776,105 @@ def test_orders_of_transitions():
     assert agt.TransducerLoss(3, transitions=2, blank="optional").transitions.shape == (20,)
     with pytest.raises(ValueError, match="dense_graph: "):
         agt.TransducerLoss(3, transitions=-1)
+
+
+# Faults that were found once
+
+
+def test_there_must_be_one_alignment_graph_per_example():
+    loss = agt.SequenceLoss(lambda targets: [ag.chain_graph([1, 2])] * 40)
+    with pytest.raises(ValueError, match="one graph of alignments per example, 1 in all, but ther"):
+        loss(torch.zeros(1, 2, 3), [[1]])
+
+
+@pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
+@pytest.mark.parametrize("zero_infinity", [False, True])
+def test_a_loss_without_any_path_is_infinite(reduction, zero_infinity):
+    x = torch.zeros(3, 2, 4)
+    x[1, 0] = -math.inf
+    x.requires_grad_()
+    options = {"reduction": reduction, "zero_infinity": zero_infinity, "from_logits": True}
+    loss = agt.ctc_loss(x, torch.tensor([[1], [2]]), [3, 3], [1, 1], **options)
+    total = loss.sum()
+    assert total.isfinite() == zero_infinity
+    assert not loss.isnan().any()
+    total.backward()
+    assert x.grad.isfinite().all()
+    batch_first = agt.TransducerLoss(Tokens.ctc(4))
+    assert 0 in batch_first.explain_infeasible(x.transpose(0, 1), [[1], [2]])
+
+
+@pytest.mark.parametrize(
+    "loss", [agt.ASGLoss(4), agt.ASGLoss(4, repeats=1), agt.STCLoss()], ids=repr
+)
+def test_target_lengths_are_checked_by_every_loss(loss):
+    labels = getattr(loss, "num_labels", 5)
+    x = torch.zeros(2, 6, labels)
+    padded = torch.tensor([[1, 2], [3, 1]])
+    with pytest.raises(ValueError, match="length"):
+        loss(x, padded, target_lengths=[2, 5])
+    with pytest.raises(ValueError, match="length"):
+        loss(x, padded, target_lengths=[2, -1])
+    with pytest.raises(ValueError, match="add up"):
+        loss(x, torch.tensor([1, 2, 3]), target_lengths=[1, 1])
+    with pytest.raises(ValueError, match="the length of target 0 of a list must be that of the"):
+        loss(x, [[1, 2, 1], [3]], target_lengths=[2, 1])
+    with pytest.raises(TypeError, match=r"whole numbers, but they are \[1, 2.9\]"):
+        loss(x[:1], [1, 2.9])
+
+
+def test_graphs_are_refused_where_labels_are_needed():
+    for loss in (agt.STCLoss(), agt.ASGLoss(4, repeats=1)):
+        with pytest.raises(TypeError, match="targets must be labels, but target 0 is a graph"):
+            loss(torch.zeros(1, 6, 5), [ag.chain_graph([1])], target_lengths=[1])
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_penalty_of_a_compiled_loss_is_that_of_its_gradient():
+    x = random(1, 8, 5).requires_grad_()
+    targets = torch.tensor([[1, 2]])
+    values = []
+    for compiled in (False, True):
+        loss = agt.STCLoss(p0=0.01, plast=0.9, half_life=1.0)
+        torch._dynamo.reset()
+        call = torch.compile(loss, backend="aot_eager") if compiled else loss
+        value = call(x, targets)
+        values.append((value, *torch.autograd.grad(value, x)))
+    for one, two in zip(*values, strict=True):
+        assert torch.allclose(one, two)
+
+
+def test_stc_in_half_precision_and_where_only_the_blank_is_possible():
+    x = random(8, 30, 12, dtype=torch.float32)
+    targets = [[1, 2, 3]] * 8
+    loss = agt.STCLoss().eval()
+    exact = loss(x.bfloat16().double(), targets)
+    assert loss(x.bfloat16(), targets).item() == pytest.approx(exact.item(), rel=1e-5)
+    x = random(1, 4, 3)
+    x[0, 0, 1:] = -math.inf
+    x.requires_grad_()
+    value = loss(x, [[1]])
+    value.backward()
+    assert value.isfinite()
+    assert x.grad.isfinite().all()
+    exact = stc_reference_of_blank_first(x.detach())
+    assert value.item() == pytest.approx(exact, rel=1e-6)
+
+
+def stc_reference_of_blank_first(x):
+    """The first frame is a blank for certain, so the rest decides."""
+    rest = agt.STCLoss(reduction="sum").eval()
+    return rest(x[:, 1:], [[1]]).item()
+
+
+def test_garbage_means_nothing_when_labels_are_unpacked():
+    assert agt.ASGLoss(3, repeats=1, garbage=True).unpack([0, 4, 3, 4, 1]) == [0, 0, 1]
+
+
+def test_a_batch_without_examples_has_a_gradient():
+    layer = torch.nn.Linear(3, 4)
+    loss = agt.ASGLoss(4, reduction="sum")
+    value = loss(layer(torch.zeros(0, 5, 3)), [])
+    value.backward()
+    assert value.item() == 0.0
+    assert loss.transitions.grad.abs().max() == 0

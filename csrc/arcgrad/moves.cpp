@@ -153,4 +153,9 @@ Graph record_moves(const char* op, Arrays arrays, std::vector<Moved> inputs) {
   return record_moves(op, std::make_shared<Topology>(std::move(arrays)), std::move(inputs));
 }
 
+Graph record_cast(const Graph& graph, DType dtype) {
+  if (graph.dtype() == dtype) return graph;
+  return make_moves("cast", graph.topology_ptr(), dtype, {{graph, ArcMap::identity()}});
+}
+
 }  // namespace arcgrad

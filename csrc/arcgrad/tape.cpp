@@ -137,9 +137,8 @@ class Walk {
       const auto var = roots_[i].var();
       Weights weights = seed_weights(op_, roots_[i], seeds, i);
       if (!var || !is_wanted(*var)) continue;
-      const bool is_variable = !seeds.empty() && seeds[i].dtype() == roots_[i].dtype();
-      add_recorded(*var, is_variable ? Graph(seeds[i])
-                                     : Graph(roots_[i].topology_ptr(), std::move(weights)));
+      add_recorded(*var, seeds.empty() ? Graph(roots_[i].topology_ptr(), std::move(weights))
+                                       : record_cast(seeds[i], roots_[i].dtype()));
     }
     for (size_t k : order_) {
       Node& node = nodes_[k];

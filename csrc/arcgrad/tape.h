@@ -155,6 +155,9 @@ Graph record_moves(const char* op, TopologyPtr topology, std::vector<Moved> inpu
 /// The same for a fresh topology.
 Graph record_moves(const char* op, Arrays arrays, std::vector<Moved> inputs);
 
+/// The same weights in another type.
+Graph record_cast(const Graph& graph, DType dtype);
+
 /// Whether an op on these inputs is recorded: gradients are on, and some input wants one.
 bool tracks(std::span<const Graph> inputs);
 inline bool tracks(const Graph& input) { return tracks({&input, 1}); }

@@ -28,6 +28,8 @@ def to_host(x: Tensor) -> Tensor:
     """
     if x.dtype is not torch.float32 and x.dtype is not torch.float64:
         x = x.float()
+    if x.is_neg():  # a view that torch negates when it reads
+        x = x.resolve_neg()
     return x if x.is_cpu else x.cpu()
 
 
@@ -41,6 +43,8 @@ def _prepare(op: str, x: Tensor) -> Tensor:
         )
     if forward_ad._current_level >= 0 and forward_ad.unpack_dual(x).tangent is not None:
         raise RuntimeError(_NO_FORWARD_MODE)
+    if x._is_zerotensor():
+        x = x.clone()
     if x.dtype is not torch.float32 and not x.is_floating_point():
         raise TypeError(f"{op}: the tensor must hold real numbers, but its dtype is {x.dtype}")
     if x.layout is not torch.strided:
@@ -93,19 +97,19 @@ def ints(values: Any) -> Any:
 
 
 def _borrow(
-    op: str, x: Tensor, lengths: Any, batch_first: bool, calc_grad: bool | None = None
+    op: str, x: Tensor, lengths: Any, batch_first: bool, *, is_final: bool = False
 ) -> list[ag.Graph]:
+    """Graphs over a tensor; ``is_final`` says that nothing made from them is differentiated."""
     host = _prepare(op, x)
-    if calc_grad is None:
-        calc_grad = host.requires_grad and torch.is_grad_enabled()
+    calc_grad = host.requires_grad and torch.is_grad_enabled()
     if not calc_grad:
-        host = host.detach()
+        host = _constant(host, x, is_final)
     shape, strides = tuple(host.shape), host.stride()
     if len(shape) == 2:
         fold: Any = _fold_one
         shape, strides = (1, *shape), (0, *strides)
         if lengths is not None:
-            lengths = np.reshape(ints(lengths), 1)
+            lengths = np.reshape(ints(lengths), -1)
     elif len(shape) == 3:
         fold = _fold_batch
         if not batch_first:
@@ -128,6 +132,16 @@ def _borrow(
     )
 
 
+def _constant(host: Tensor, x: Tensor, is_final: bool) -> Tensor:
+    """Weights without a gradient, which no later change of the tensor may reach.
+
+    Gradients of other weights can depend on them, and nothing watches over their tensor.
+    """
+    host = host.detach()
+    shares = x.is_cpu and host.data_ptr() == x.data_ptr()
+    return host.clone() if shares and torch.is_grad_enabled() and not is_final else host
+
+
 def emissions(
     x: Tensor, lengths: Any = None, *, batch_first: bool = True
 ) -> ag.Graph | list[ag.Graph]:
@@ -135,7 +149,8 @@ def emissions(
 
     The weight of the arc with label ``c`` at frame ``t`` is ``x[b, t, c]``. Gradients of the graphs
     become the gradient of the tensor through :func:`tensor`. If the tensor needs no gradient, none
-    is computed.
+    is computed; it is then copied unless under ``torch.no_grad()``, since gradients of other
+    weights may depend on its present values.
 
     Args:
         x: A tensor ``[B, T, C]``, or ``[T, C]`` for a single example. float16 and bfloat16 are
@@ -211,6 +226,8 @@ def graph(
             f"{list(weights.shape)}"
         )
     calc_grad = host.requires_grad and torch.is_grad_enabled()
+    if not calc_grad:
+        host = _constant(host, weights, False)
     shape = host.shape
     # A tensor that had to be copied keeps its history with torch, so what is folded is the copy.
     flat = host.reshape(count, num_arcs)
@@ -313,7 +330,7 @@ class _Program:
                 count = graph.num_arcs()
                 row.view(-1)[:count] = flat[at : at + count]
                 at += count
-        return out if self.is_list else out[0]
+        return out if self.is_list else out[0].clone()
 
     def flatten(self, grad: Tensor) -> Array:
         """A gradient of the tensor without the padding, as the weights of all graphs in a row."""
@@ -472,6 +489,8 @@ def tensor(
     True
     """
     is_list = not isinstance(graphs, ag.Graph)
+    if is_list and not isinstance(graphs, Sequence):
+        raise TypeError(f"tensor: expected a graph or a list, but got {type(graphs).__name__}")
     batch: Sequence[ag.Graph] = graphs if is_list else [graphs]  # type: ignore[assignment,list-item]
     sources: list[Any] = _core.find_sources(batch)
     tensors = _tensors(sources)

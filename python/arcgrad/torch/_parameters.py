@@ -4,10 +4,25 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from torch import nn
 
 import arcgrad as ag
+
+
+class ChecksState(nn.Module):
+    """A module whose extra state says which graph its parameters belong to."""
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *rest: Any, **options: Any
+    ) -> None:
+        # Torch sets the extra state last, but if that is refused nothing may have changed.
+        key = f"{prefix}_extra_state"
+        if key in state_dict and type(self).set_extra_state is not nn.Module.set_extra_state:
+            self.set_extra_state(state_dict[key])
+        super()._load_from_state_dict(state_dict, prefix, *rest, **options)
 
 
 def fingerprint(*graphs: ag.Graph) -> str:

@@ -29,15 +29,16 @@ class Targets:
         size: The number of targets.
     """
 
-    __slots__ = ("_sizes", "labels", "lengths", "num_labels", "size")
+    __slots__ = ("_op", "_sizes", "labels", "lengths", "num_labels", "size")
 
     def __init__(self, op: str, targets: Any, lengths: Any, batch: int, num_labels: int) -> None:
-        self.num_labels, self.size = num_labels, batch
+        self._op, self.num_labels, self.size = op, num_labels, batch
         self.labels = _read(op, targets)
         self.lengths = None if lengths is None else _read_lengths(op, lengths)
         self._sizes = self.lengths
         count = batch if self.lengths is None else len(self.lengths)
         if isinstance(self.labels, list):
+            self._check_list(op, self.lengths)
             self.lengths, found = None, len(self.labels)
         elif self.labels.ndim == 2:
             found = self.labels.shape[0]
@@ -53,8 +54,19 @@ class Targets:
         if found != batch or count != batch:
             raise ValueError(
                 f"{op}: there must be one target per example, {batch} in all, but there are "
-                f"{found} targets" + ("" if count == found else f" and {count} target lengths")
+                f"{found} targets" + (f" and {count} target lengths" if lengths is not None else "")
             )
+
+    def _check_list(self, op: str, lengths: Lengths | None) -> None:
+        if lengths is None or len(lengths) != len(self.labels):
+            return
+        for i, (target, length) in enumerate(zip(self.labels, lengths.tolist(), strict=True)):
+            expected = length if isinstance(target, ag.Graph) else len(target)
+            if length < 0 or length != expected:
+                raise ValueError(
+                    f"{op}: the length of target {i} of a list must be that of the target, "
+                    f"{expected}, but it is {length}; leave target_lengths out"
+                )
 
     def sizes(self, op: str) -> Lengths:
         """The length of each target, by which a mean divides."""
@@ -70,15 +82,36 @@ class Targets:
                 self._sizes = np.array([len(target) for target in self.labels], np.int64)
         return self._sizes
 
+    def label_sequences(self) -> list[Any]:
+        """The same without graphs, for what can be done with labels only."""
+        sequences = self.sequences()
+        for i, target in enumerate(sequences):
+            if isinstance(target, ag.Graph):
+                raise TypeError(f"{self._op}: targets must be labels, but target {i} is a graph")
+        return sequences
+
     def sequences(self) -> list[Any]:
         """One label sequence or graph per example."""
         if isinstance(self.labels, list):
             return self.labels
+        if self.lengths is not None:
+            most = self.labels.shape[1] if self.labels.ndim == 2 else self.labels.size
+            for i, length in enumerate(self.lengths.tolist()):
+                if not 0 <= length <= most:
+                    raise ValueError(
+                        f"{self._op}: a target length must be between 0 and {most}, but that of "
+                        f"example {i} is {length}"
+                    )
+            if self.labels.ndim == 1 and self.lengths.sum() != self.labels.size:
+                raise ValueError(
+                    f"{self._op}: target lengths must add up to the {self.labels.size} labels, but "
+                    f"they add up to {self.lengths.sum()}"
+                )
         if self.labels.ndim == 2:
             if self.lengths is None:
                 return list(self.labels)
             return [row[:n] for row, n in zip(self.labels, self.lengths, strict=True)]
-        assert self.lengths is not None
+        assert self.lengths is not None  # else it is a matrix
         return np.split(self.labels, np.cumsum(self.lengths)[:-1]) if self.size else []
 
 
@@ -101,7 +134,10 @@ def _read(op: str, targets: Any) -> Any:
             f"{type(targets).__name__}"
         )
     if any(isinstance(target, int | np.integer) for target in targets):
-        return np.asarray(targets, np.int64)
+        array = np.asarray(targets)
+        if array.ndim != 1 or array.dtype.kind not in "iu":
+            raise TypeError(f"{op}: targets must hold whole numbers, but they are {targets!r}")
+        return array
     return [target if isinstance(target, ag.Graph) else ints(target) for target in targets]
 
 

@@ -106,7 +106,7 @@ class ASGLoss(SequenceLoss):
         bigram = graph(self._bigram, weights[0])
         labels, lengths = targets.labels, targets.lengths
         if self.repeats:
-            labels, lengths = [self.pack(target) for target in targets.sequences()], None
+            labels, lengths = [self.pack(target) for target in targets.label_sequences()], None
         alignments = ag.tokens.alignment_graph(self.tokens, labels, lengths=lengths)
         return ag.intersect(alignments, bigram), bigram
 
@@ -136,7 +136,7 @@ class ASGLoss(SequenceLoss):
         for label in labels:
             if label < self.num_tokens:
                 tokens.append(label)
-            elif tokens:
+            elif tokens and label < self.num_tokens + self.repeats:
                 tokens += [tokens[-1]] * (label - self.num_tokens + 1)
         return tokens
 

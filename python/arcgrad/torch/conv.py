@@ -13,14 +13,14 @@ from torch import Tensor, nn
 import arcgrad as ag
 
 from ._bridge import emissions, graph, tensor
-from ._parameters import check_fingerprint, fingerprint
+from ._parameters import ChecksState, check_fingerprint, fingerprint
 from .sequence import least_frames
 
 Kernels = Sequence[ag.Graph] | Sequence[Sequence[int]] | Mapping[str, Any] | ag.lexicon.Lexicon
 """Graphs or the labels of pieces, with their names where they have some."""
 
 
-class ConvTransducer1d(nn.Module):
+class ConvTransducer1d(ChecksState):
     r"""A convolution with graphs for kernels, over one dimension (equation 5 of the paper).
 
     Output channel :math:`i` at position :math:`t` is the score of kernel :math:`K_i` composed with

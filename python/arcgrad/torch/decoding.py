@@ -12,7 +12,7 @@ from torch import Tensor
 
 import arcgrad as ag
 
-from ._bridge import _borrow, ints, to_host
+from ._bridge import _borrow
 from ._targets import Targets
 
 
@@ -51,6 +51,20 @@ def _spells_everything(tokens: ag.tokens.Tokens) -> bool:
     return tokens.blank != "forced" and limits == (1, None, 0, None) and not tokens.overrides
 
 
+def _num_labels(op: str, emissions: Tensor) -> int:
+    if not isinstance(emissions, Tensor):
+        raise TypeError(f"{op}: expected a tensor, but got {type(emissions).__name__}")
+    return emissions.shape[-1] if emissions.dim() else 1
+
+
+def _check_labels(op: str, emissions: Tensor, tokens: ag.tokens.Tokens) -> None:
+    if emissions.dim() and emissions.shape[-1] != tokens.num_labels:
+        raise ValueError(
+            f"{op}: emissions must have {tokens.num_labels} labels, as many as the tokens know, "
+            f"but they have {emissions.shape[-1]}"
+        )
+
+
 def best_labels(
     op: str,
     emissions: Tensor,
@@ -59,15 +73,14 @@ def best_labels(
     transitions: ag.Graph | None,
 ) -> list[list[int]]:
     """The tokens that the best path of each example spells; none if there is no path."""
-    if emissions.shape[-1] != tokens.num_labels:
-        raise ValueError(
-            f"{op}: emissions must have {tokens.num_labels} labels, as many as the tokens know, "
-            f"but they have {emissions.shape[-1]}"
-        )
+    _check_labels(op, emissions, tokens)
     with torch.no_grad(), ag.no_grad():
         spells_everything = _spells_everything(tokens)
         if spells_everything and transitions is None:
-            return [tokens.collapse(frames) for frames in _best_frames(op, emissions, lengths)]
+            return [
+                [] if frames is None else tokens.collapse(frames)
+                for frames in _best_frames(op, emissions, lengths)
+            ]
         graph = transitions
         if not spells_everything:
             graph = tokens.graph()
@@ -87,25 +100,23 @@ def _labels(labels: Any) -> list[int]:
 
 
 def _best_frames(op: str, emissions: Tensor, lengths: Any) -> list[Any]:
-    """The best label of each frame, the smallest if there are several."""
-    host = to_host(emissions.detach())
-    if host.dim() == 2:
-        host = host[None]
-    if host.dim() != 3:
-        raise ValueError(
-            f"{op}: emissions must have the shape [T, C] or [B, T, C], but their shape is "
-            f"{list(emissions.shape)}"
-        )
-    best = host.numpy().argmax(-1) if host.numel() else np.zeros(host.shape[:2], np.int64)
-    if lengths is None:
-        return list(best)
-    counts = np.reshape(ints(lengths), -1)
-    if len(counts) != len(best) or (counts < 0).any() or (counts > best.shape[1]).any():
-        raise ValueError(
-            f"{op}: there must be a length between 0 and {best.shape[1]} for each of {len(best)} "
-            f"examples, but the lengths are {counts.tolist()}"
-        )
-    return [row[:count] for row, count in zip(best, counts, strict=True)]
+    """The best label of each frame, the smallest if there are several; None without a path."""
+    found: list[Any] = []
+    for i, graph in enumerate(_borrow(op, emissions, lengths, True, is_final=True)):
+        frames = np.asarray(graph.weights_view())
+        if frames.size == 0:
+            found.append(None if frames.shape[0] else np.zeros(0, np.int64))
+            continue
+        labels = frames.argmax(-1)
+        best = np.take_along_axis(frames, labels[:, None], 1)[:, 0]
+        bad = np.flatnonzero(~(best < np.inf))
+        if bad.size:
+            raise ValueError(
+                f"{op} (element {i}): the emission of label {labels[bad[0]]} at frame {bad[0]} is "
+                f"{best[bad[0]]}, but it must be finite or -inf"
+            )
+        found.append(None if best.min() == -np.inf else labels)
+    return found
 
 
 def viterbi(
@@ -136,9 +147,10 @@ def viterbi(
     >>> agt.viterbi(torch.eye(4)[torch.tensor([[1, 1, 0, 1, 2]])])
     [[1, 1, 2]]
     """
+    op = "viterbi"
     if tokens is None:
-        tokens = ag.tokens.Tokens.ctc(emissions.shape[-1], blank)
-    return best_labels("viterbi", emissions, lengths, tokens, transitions)
+        tokens = ag.tokens.Tokens.ctc(_num_labels(op, emissions), blank)
+    return best_labels(op, emissions, lengths, tokens, transitions)
 
 
 def forced_align(
@@ -178,8 +190,11 @@ def forced_align(
     """
     op = "forced_align"
     if tokens is None:
-        tokens = ag.tokens.Tokens.ctc(emissions.shape[-1], blank)
+        tokens = ag.tokens.Tokens.ctc(_num_labels(op, emissions), blank)
+    _check_labels(op, emissions, tokens)
     batch = 1 if emissions.dim() == 2 else emissions.shape[0]
+    if batch == 0:
+        return []
     read = Targets(op, targets, target_lengths, batch, emissions.shape[-1])
     acceptors = [
         target if isinstance(target, ag.Graph) else ag.chain_graph(target)
@@ -255,7 +270,7 @@ def beam_search(
     """
     op = "beam_search"
     if graph is None:
-        graph = ag.tokens.Tokens.ctc(emissions.shape[-1], blank).graph()
+        graph = ag.tokens.Tokens.ctc(_num_labels(op, emissions), blank).graph()
     graphs = _borrow(op, emissions, lengths, True)
     lattices = ag.beam_search(graph, graphs, beam=beam, max_active=max_active, lattice_beam=prune)
     if nbest is None:
@@ -263,6 +278,6 @@ def beam_search(
     with ag.no_grad():
         found = ag.best_paths(lattices, nbest, unique=True)
     return [
-        [Hypothesis(_labels(path.olabels()), sum(path.weights_to_list())) for path in paths]
+        [Hypothesis(_labels(path.olabels()), float(sum(path.weights_to_list()))) for path in paths]
         for paths in found
     ]

@@ -10,12 +10,13 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import arcgrad as ag
 
 from ._bridge import _borrow, sum_tensor, tensor
 from ._compiled import compiled_losses
+from ._parameters import ChecksState
 from ._targets import Targets
 
 Reduction = Literal["none", "sum", "mean"]
@@ -37,6 +38,12 @@ def loss_graphs(
     emissions: list[ag.Graph], alignments: Graphs, normalizer: Graphs | bool
 ) -> list[ag.Graph]:
     """Equation 1 of the paper, negated, for a batch: log-sum over Z minus log-sum over A."""
+    for name, graphs in (("alignments", alignments), ("normalizers", normalizer)):
+        if isinstance(graphs, list) and len(graphs) not in (1, len(emissions)):
+            raise ValueError(
+                f"intersect: there must be one graph of {name} per example, {len(emissions)} in "
+                f"all, but there are {len(graphs)}"
+            )
     scores = ag.forward_score(ag.intersect(alignments, emissions))
     if normalizer is False:
         return ag.negate(scores)
@@ -74,14 +81,19 @@ def reduce(
         losses = torch.where(losses == torch.inf, 0.0, losses)
     if reduction == "none":
         return losses
-    if reduction == "sum" or len(losses) == 0:
-        return losses.sum() if reduction == "sum" else losses.mean()
+    if reduction == "sum":
+        return losses.sum()
     scale = 1.0 / (len(losses) * sizes().clamp_min(1))
     return torch.dot(losses, scale.to(losses))
 
 
 def _sizes(op: str, targets: Targets) -> Tensor:
     return torch.from_numpy(targets.sizes(op))
+
+
+def _need_grad(*graphs: Graphs | bool) -> bool:
+    lists = [g if isinstance(g, list) else [g] for g in graphs]
+    return any(isinstance(g, ag.Graph) and g.calc_grad for g in itertools.chain(*lists))
 
 
 def _result_type(emissions: Tensor) -> torch.dtype:
@@ -94,10 +106,12 @@ _losses: weakref.WeakValueDictionary[int, SequenceLoss] = weakref.WeakValueDicti
 
 def find_loss(handle: int) -> SequenceLoss:
     """The loss of a handle, which stands for it in compiled programs."""
+    if handle not in _losses:
+        raise RuntimeError("SequenceLoss: a compiled program uses a loss that no longer exists")
     return _losses[handle]
 
 
-class SequenceLoss(nn.Module):
+class SequenceLoss(ChecksState):
     r"""The negative log-likelihood of targets under two graphs (equation 1 of the paper).
 
     .. math:: \log\sum_{p \in Z_X} e^{s(p)} - \log\sum_{p \in A_{X,y}} e^{s(p)}
@@ -166,15 +180,6 @@ class SequenceLoss(nn.Module):
         super().__setstate__(state)  # type: ignore[no-untyped-call]
         self._enroll()
 
-    def _load_from_state_dict(
-        self, state_dict: dict[str, Any], prefix: str, *rest: Any, **options: Any
-    ) -> None:
-        # Torch sets the extra state last, but if that is refused nothing may have changed.
-        key = f"{prefix}_extra_state"
-        if key in state_dict and type(self).set_extra_state is not nn.Module.set_extra_state:
-            self.set_extra_state(state_dict[key])
-        super()._load_from_state_dict(state_dict, prefix, *rest, **options)
-
     def extra_repr(self) -> str:
         """The options, as modules of torch print them."""
         return f"reduction={self.reduction!r}, zero_infinity={self.zero_infinity}"
@@ -215,7 +220,11 @@ class SequenceLoss(nn.Module):
     ) -> list[ag.Graph]:
         alignments, normalizer = self.graphs(targets, *weights)
         graphs = _borrow(
-            self._name(), self.emissions(emissions, targets), lengths, self.batch_first
+            self._name(),
+            self.emissions(emissions, targets),
+            lengths,
+            self.batch_first,
+            is_final=not emissions.requires_grad and not _need_grad(alignments, normalizer),
         )
         return loss_graphs(graphs, alignments, normalizer)
 
@@ -226,7 +235,10 @@ class SequenceLoss(nn.Module):
         read = self._read(emissions, targets, target_lengths)
 
         def compute(x: Tensor) -> Tensor:
-            return tensor(self._score(x, read, lengths, weights), dtype=_result_type(emissions))
+            losses = tensor(self._score(x, read, lengths, weights), dtype=_result_type(emissions))
+            # The difference of two impossible scores; without any path a loss is infinite.
+            is_none = losses.isnan()
+            return torch.where(is_none, torch.inf, losses) if is_none.any() else losses
 
         try:
             return compute(emissions)
@@ -260,9 +272,18 @@ class SequenceLoss(nn.Module):
             losses, sizes = compiled_losses(
                 self._handle, emissions, targets, lengths, target_lengths, weights
             )
-            return reduce(losses, sizes, reduction, zero_infinity)
+            out = reduce(losses, sizes, reduction, zero_infinity)
+            return out[0] if emissions.dim() == 2 and reduction == "none" else out
         read = self._read(emissions, targets, target_lengths)
-        if reduction != "none" and read.size and self.nan == "raise":
+        if not read.size:
+            # With a gradient, so that a process without examples takes part in its exchange.
+            nothing = (emissions * 0.0).sum()
+            for weight in weights:
+                nothing = nothing + (weight * 0.0).sum()
+            if reduction == "none":
+                return emissions.sum((1, 2) if self.batch_first else (0, 2))
+            return nothing if reduction == "sum" else nothing / 0.0
+        if reduction != "none" and self.nan == "raise":
             return sum_tensor(
                 self._score(emissions, read, lengths, weights),
                 read.sizes(self._name()) if reduction == "mean" else None,

@@ -11,6 +11,7 @@ from torch import Tensor
 
 import arcgrad as ag
 
+from ._bridge import to_host
 from ._targets import Targets
 from .sequence import Graphs, Reduction, SequenceLoss
 
@@ -68,13 +69,18 @@ class STCLoss(SequenceLoss):
         self.self_loops, self.from_logits = self_loops, from_logits
         self.register_buffer("penalty_steps", torch.zeros((), dtype=torch.int64))
 
-    def penalty(self) -> float:
+    def weights(self) -> tuple[Tensor, ...]:
         """The present penalty, a probability."""
-        done = math.pow(0.5, self.penalty_steps.item() / self.half_life)
-        return self.plast + (self.p0 - self.plast) * done
+        done = 0.5 ** (self.penalty_steps.double() / self.half_life)
+        return (self.plast + (self.p0 - self.plast) * done,)
+
+    def penalty(self) -> float:
+        """The present penalty, as a number."""
+        return float(self.weights()[0])
 
     def emissions(self, scores: Tensor, targets: Targets) -> Tensor:
         """Log-probabilities, with columns for the stars after those of the labels."""
+        scores = to_host(scores)
         log_probs = scores.log_softmax(-1) if self.from_logits else scores
         return _with_stars(log_probs, self.blank, _used(targets))
 
@@ -94,7 +100,7 @@ class STCLoss(SequenceLoss):
                 f"STCLoss: the blank must be a label of the emissions, below {star}, but it is "
                 f"{self.blank}"
             )
-        sequences = [[int(label) for label in target] for target in targets.sequences()]
+        sequences = [[int(label) for label in target] for target in targets.label_sequences()]
         for i, label in ((i, label) for i, target in enumerate(sequences) for label in target):
             if not 0 <= label < star or label == self.blank:
                 raise ValueError(
@@ -102,7 +108,7 @@ class STCLoss(SequenceLoss):
                     f"{star - 1} and not the blank ({self.blank}), but one is {label}"
                 )
         column = {label: star + 1 + k for k, label in enumerate(_used(targets))}
-        cost = math.log(self.penalty())
+        cost = math.log(weights[0].item())
         return [
             _star_graph(target, self.blank, star, column, cost, self.self_loops)
             for target in sequences
@@ -117,10 +123,14 @@ def _used(targets: Targets) -> list[int]:
 def _with_stars(log_probs: Tensor, blank: int, used: list[int]) -> Tensor:
     """Log-probabilities with further columns: any label, and any label but one for those used."""
     labels = torch.arange(log_probs.shape[-1], device=log_probs.device) != blank
-    star = log_probs[..., labels].logsumexp(-1, keepdim=True)
+    others = log_probs[..., labels]
+    # Where nothing but the blank is possible there is no star, and sums would have no gradient.
+    is_none = (others == -torch.inf).all(-1, keepdim=True)
+    star = torch.where(is_none, 0.0, others).logsumexp(-1, keepdim=True)
     # A label with all the probability of the star leaves a little, so that gradients are finite.
     share = (log_probs[..., used] - star).clamp(max=-torch.finfo(log_probs.dtype).eps)
-    return torch.cat([log_probs, star, star + torch.log(-torch.expm1(share))], -1)
+    stars = torch.cat([star, star + torch.log(-torch.expm1(share))], -1)
+    return torch.cat([log_probs, torch.where(is_none, -torch.inf, stars)], -1)
 
 
 def _star_graph(
