@@ -255,6 +255,11 @@ def test_an_example_does_not_depend_on_its_batch(lengths, options):
     assert torch.equal(x.grad, alone.grad)
 
 
+def test_one_example_may_have_a_length():
+    layer, x = make(PIECES, 3, 2, 1), random(9, 3)
+    assert torch.equal(layer(x, 4), layer(x[None], [4])[0])
+
+
 def test_time_may_come_first():
     layer, turned = make(PIECES, 3, 2, 1), make(PIECES, 3, 2, 1, batch_first=False)
     x = random(2, 7, 3)

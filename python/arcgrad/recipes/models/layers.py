@@ -82,12 +82,13 @@ class MaskedInstanceNorm(nn.Module):
         count = mask.sum(1).clamp_min(1).view(-1, *[1] * (x.dim() - 1)).to(x.dtype)
         for size in x.shape[2:-1]:
             count = count * size
-        mean = torch.where(inside, x, 0.0).sum(dims, keepdim=True) / count
-        centered = torch.where(inside, x - mean, 0.0)
+        # Everything stays 0 outside, so that one mask of the whole input is enough.
+        x = torch.where(inside, x, 0.0)
+        centered = x - inside * (x.sum(dims, keepdim=True) / count)
         variance = centered.square().sum(dims, keepdim=True) / count
         shape = (1, -1, *[1] * len(dims))
         scale = torch.rsqrt(variance + self.eps) * self.weight.view(shape)
-        return torch.where(inside, centered * scale + self.bias.view(shape), 0.0)
+        return centered * scale + inside * self.bias.view(shape)
 
 
 class ControlConv1d(nn.Module):
