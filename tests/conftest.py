@@ -47,3 +47,14 @@ def threads():
     before = ag.get_num_threads()
     yield ag.set_num_threads
     ag.set_num_threads(before)
+
+
+@pytest.fixture
+def one_torch_thread():
+    """On a busy machine the threads of torch wait for one another."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

@@ -22,16 +22,9 @@ from arcgrad.recipes.models import (
     TDSGroup,
 )
 
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
+
 PIECES = ["a", "b", "ab", "ba", "aa"]
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """On a busy machine the threads of torch wait for one another."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def count(module):
