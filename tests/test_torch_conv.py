@@ -121,6 +121,20 @@ def test_kernels_may_be_any_graphs():
     assert torch.allclose(layer(x), brute_force(layer, x), atol=1e-12)
 
 
+def test_kernels_may_be_linear_graphs_and_products():
+    linear = ag.linear_graph(2, 3, random(2, 3).numpy())
+    product = ag.intersect(ag.tokens.ctc_graph([1]), linear)
+    layer = agt.ConvTransducer1d(3, [linear, product], 2, dtype=F64)
+    x = random(5, 3, seed=1)
+    assert torch.allclose(layer(x), brute_force(layer, x), atol=1e-12)
+    assert gradgradcheck(as_function(layer), (x.requires_grad_(), layer.weight))
+
+
+def test_kernels_of_one_size_have_second_derivatives():
+    layer = make([[1], [2]], 2)
+    assert gradgradcheck(as_function(layer), (random(3, 3).requires_grad_(), layer.weight))
+
+
 def test_kernels_may_come_from_a_function():
     layer = agt.ConvTransducer1d(5, lambda labels: [[c] for c in range(1, labels)], 3)
     assert layer.out_channels == 4

@@ -300,7 +300,7 @@ def _make_kernels(
             raise ValueError(
                 "ConvTransducer1d: tokens are for a lexicon, but the kernels are graphs"
             )
-        graphs = [item.detach() for item in items]
+        graphs = [_explicit(item) for item in items]
     elif any(are_graphs):
         raise ValueError(
             "ConvTransducer1d: kernels must be graphs or pieces, but some are the one and some the "
@@ -322,6 +322,22 @@ def _make_kernels(
                 f"but kernel {name(i)} needs {least:.0f}"
             )
     return graphs
+
+
+def _explicit(kernel: ag.Graph) -> ag.Graph:
+    """The same arcs in arrays, also if they were given by a formula."""
+    src, dst, ilabel, olabel, weight = kernel.arcs()
+    return ag.Graph.from_arrays(
+        src,
+        dst,
+        ilabel,
+        olabel,
+        weight=weight,
+        start=kernel.start(),
+        accept=kernel.accept(),
+        num_nodes=kernel.num_nodes(),
+        calc_grad=False,
+    )
 
 
 def _spellings(
