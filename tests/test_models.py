@@ -15,6 +15,7 @@ import arcgrad.torch as agt
 from arcgrad.recipes.models import (
     ControlConv1d,
     MaskedInstanceNorm,
+    PlainConv2d,
     TDS1d,
     TDS2d,
     TDS2dTransducer,
@@ -50,6 +51,7 @@ def networks():
     return {
         "1d": (TDS1d(6, 5, [TDSGroup(2, 2, (2,)), TDSGroup(3, 1, (3,))]), lambda t: (t, 6)),
         "2d": (TDS2d(9, 5, groups, depth=2, kernel_size=(3, 5)), lambda t: (9, t)),
+        "plain": (PlainConv2d(8, 5, channels=4), lambda t: (8, t)),
         "transducer": (
             TDS2dTransducer(
                 8, 5, PIECES, groups[:1], groups[1:], depth=2, block_kernel_size=(3, 5)
@@ -65,7 +67,7 @@ def networks():
     }
 
 
-every_network = pytest.mark.parametrize("kind", ["1d", "2d", "transducer", "control"])
+every_network = pytest.mark.parametrize("kind", ["1d", "2d", "plain", "transducer", "control"])
 
 
 def frames_of(kind, x, length):
@@ -372,6 +374,7 @@ except ImportError as error:
     [
         (lambda: TDS2d.preset("big", 16, 5), "TDS2d: the preset must be one of 'paper', 'recipe'"),
         (lambda: TDS1d.preset("big", 16, 5), "TDS1d: the preset must be one of .* it is 'big'"),
+        (lambda: PlainConv2d(6, 5), "PlainConv2d: the height must be a multiple of 4, but it is 6"),
         (lambda: TDS2d.preset("paper", 64, 5, subsampling=5), "must be one of 4, 8, 16, 24, but"),
         (lambda: TDS2dTransducer.preset("big", 16, 5, PIECES), "TDS2dTransducer: the preset must"),
         (lambda: TDSBlock(1, 1, (4, 5)), r"TDSBlock: kernel sizes must be odd, but .* \(4, 5\)"),

@@ -13,12 +13,14 @@ except ImportError as error:
     ) from error
 
 from .layers import ControlConv1d, MaskedInstanceNorm
+from .plain import PlainConv2d
 from .tds import TDS1d, TDS2d, TDSBlock, TDSGroup
 from .transducer import TDS2dTransducer
 
 __all__ = [
     "ControlConv1d",
     "MaskedInstanceNorm",
+    "PlainConv2d",
     "TDS1d",
     "TDS2d",
     "TDS2dTransducer",

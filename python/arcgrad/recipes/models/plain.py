@@ -1,0 +1,85 @@
+"""A plain convolutional network for lines of small images: what learns fastest on a processor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .layers import MaskedInstanceNorm, frame_mask, read_lengths
+
+
+class PlainConv2d(nn.Module):
+    """Two convolutions over an image, then three over its columns, two columns for one output.
+
+    Args:
+        height: The height of images, a multiple of 4.
+        num_outputs: The number of output channels.
+        channels: The channels of the second convolution; the first has half of them, those over
+            columns have twice as many.
+        dropout: The share of activations over columns that are dropped in training.
+
+    Called with ``[B, height, W]`` and the widths of images; returns ``[B, W // 2, num_outputs]``
+    and their lengths. Outputs beyond them mean nothing, and nothing beyond the widths reaches
+    others.
+
+    Raises:
+        ValueError: If the height is no multiple of 4.
+
+    >>> import torch
+    >>> from arcgrad.recipes.models import PlainConv2d
+    >>> network = PlainConv2d(height=16, num_outputs=28)
+    >>> out, lengths = network(torch.randn(2, 16, 90), lengths=[90, 41])
+    >>> out.shape, lengths
+    (torch.Size([2, 45, 28]), tensor([45, 20]))
+    """
+
+    def __init__(
+        self, height: int, num_outputs: int, *, channels: int = 64, dropout: float = 0.1
+    ) -> None:
+        super().__init__()
+        if height < 4 or height % 4:
+            raise ValueError(f"PlainConv2d: the height must be a multiple of 4, but it is {height}")
+        self.height = height
+        self.image = nn.ModuleList(
+            [
+                nn.Conv2d(1, channels // 2, 3, padding=1),
+                nn.Conv2d(channels // 2, channels, 3, padding=1),
+            ]
+        )
+        self.pools = nn.ModuleList([nn.MaxPool2d(2), nn.MaxPool2d((2, 1))])
+        width = 2 * channels
+        self.columns = nn.ModuleList(
+            [
+                nn.Conv1d(channels * height // 4, width, 5, padding=2),
+                nn.Conv1d(width, width, 5, padding=2),
+            ]
+        )
+        self.norms = nn.ModuleList([MaskedInstanceNorm(width), MaskedInstanceNorm(width)])
+        self.dropout = nn.Dropout(dropout)
+        self.output = nn.Conv1d(width, num_outputs, 3, padding=1)
+
+    def output_lengths(self, lengths: Any) -> Tensor:
+        """The lengths of outputs for the widths of images."""
+        return torch.as_tensor(lengths) // 2
+
+    def forward(self, x: Tensor, lengths: Any = None) -> tuple[Tensor, Tensor]:
+        """Outputs and their lengths; see the class."""
+        if x.dim() != 3 or x.shape[1] != self.height:
+            raise ValueError(
+                f"PlainConv2d: the input must have the shape [B, {self.height}, W], but its shape "
+                f"is {list(x.shape)}"
+            )
+        sizes = read_lengths("PlainConv2d", lengths, x, x.shape[-1])
+        x = x.unsqueeze(1)
+        for i, (conv, pool) in enumerate(zip(self.image, self.pools, strict=True)):
+            x = x.masked_fill(~frame_mask(sizes, x.shape[-1])[:, None, None], 0.0)
+            x = pool(conv(x)).relu()
+            sizes = sizes // 2 if i == 0 else sizes
+        x = x.flatten(1, 2)
+        mask = frame_mask(sizes, x.shape[-1])
+        x = x.masked_fill(~mask[:, None], 0.0)
+        for conv, norm in zip(self.columns, self.norms, strict=True):
+            x = self.dropout(norm(conv(x), mask).relu()).masked_fill(~mask[:, None], 0.0)
+        return self.output(x).transpose(1, 2), sizes
