@@ -1,0 +1,326 @@
+"""Experiments: typed settings, one for each cell of a table, derived from one another."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+__all__ = [
+    "EXPERIMENTS",
+    "DataSettings",
+    "Experiment",
+    "LossSettings",
+    "ModelSettings",
+    "OptimSettings",
+    "TokenSettings",
+    "find",
+    "from_dict",
+    "override",
+    "to_dict",
+]
+
+Blank = Literal["none", "forced", "optional"]
+
+
+@dataclass(frozen=True)
+class DataSettings:
+    """What is recognised; see the guide to data.
+
+    Attributes:
+        corpus: The corpus, a module of :mod:`arcgrad.recipes.data`.
+        task: What an example of handwriting is.
+        path: The folder of the corpus, of those that are not found by themselves.
+        train: The number of training examples, by default that of the corpus.
+        validation: The number of validation examples, likewise.
+        test: The number of test examples, likewise.
+        augment: Whether training examples are changed at random.
+    """
+
+    corpus: Literal["letters", "digits", "iam", "librispeech", "wsj"] = "letters"
+    task: Literal["lines", "words"] = "lines"
+    path: str | None = None
+    train: int | None = None
+    validation: int | None = None
+    test: int | None = None
+    augment: bool = True
+
+
+@dataclass(frozen=True)
+class TokenSettings:
+    """What targets are spelled in.
+
+    Attributes:
+        kind: Letters, or word pieces that are learned from the training texts.
+        num_pieces: The number of word pieces.
+    """
+
+    kind: Literal["letters", "pieces"] = "letters"
+    num_pieces: int = 1000
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """The network: that for images or that for speech, as the corpus needs.
+
+    Attributes:
+        preset: Its size, see :meth:`arcgrad.recipes.models.TDS2d.preset`; or ``"plain"`` for
+            :class:`arcgrad.recipes.models.PlainConv2d`, for images.
+        subsampling: How many columns or frames make one output, by default that of the preset. It
+            is fixed for ``"plain"``.
+        dropout: The share of activations that are dropped in training.
+    """
+
+    preset: Literal["small", "paper", "recipe", "plain"] = "small"
+    subsampling: int | None = None
+    dropout: float = 0.1
+
+
+@dataclass(frozen=True)
+class LossSettings:
+    """The graphs of the loss, an :class:`arcgrad.torch.TransducerLoss`.
+
+    Attributes:
+        blank: Whether there is a blank, and whether it must stand between tokens.
+        allow_repeats: Whether equal tokens may follow one another without a blank.
+        ngram: The order of the dense transitions that are learned; 0 for none.
+    """
+
+    blank: Blank = "optional"
+    allow_repeats: bool = False
+    ngram: int = 0
+
+
+@dataclass(frozen=True)
+class OptimSettings:
+    """How parameters are learned.
+
+    Attributes:
+        method: Stochastic gradient descent without momentum, as in the paper, or AdamW.
+        learning_rate: At the start.
+        criterion_learning_rate: That of the parameters of the loss, by default the same.
+        schedule: ``"step"`` multiplies rates by ``decay`` every ``step_size`` epochs.
+            ``"one-cycle"`` raises them in the first tenth of the training and then lowers them to
+            zero along a cosine.
+        step_size: A number of epochs.
+        decay: A factor.
+        weight_decay: Of the network's parameters.
+        max_grad_norm: Gradients of all parameters together are scaled down to this norm.
+        batch_size: The number of examples of a step.
+        epochs: How often all training examples are used.
+    """
+
+    method: Literal["sgd", "adamw"] = "sgd"
+    learning_rate: float = 0.1
+    criterion_learning_rate: float | None = None
+    schedule: Literal["step", "one-cycle"] = "step"
+    step_size: int = 100
+    decay: float = 0.5
+    weight_decay: float = 0.0
+    max_grad_norm: float = 5.0
+    batch_size: int = 32
+    epochs: int = 400
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """All settings of a training.
+
+    Attributes:
+        description: What it is, and what the paper reports.
+        data: What is recognised.
+        tokens: What targets are spelled in.
+        model: The network.
+        loss: The graphs of the loss.
+        optim: How parameters are learned.
+        seed: What all randomness derives from.
+
+    >>> from dataclasses import replace
+    >>> from arcgrad.recipes.experiment import Experiment, LossSettings
+    >>> ctc = Experiment("CTC")
+    >>> asg = replace(ctc, loss=LossSettings("none", allow_repeats=True, ngram=2))
+    >>> asg.loss.ngram, asg.optim == ctc.optim
+    (2, True)
+    """
+
+    description: str
+    data: DataSettings = field(default_factory=DataSettings)
+    tokens: TokenSettings = field(default_factory=TokenSettings)
+    model: ModelSettings = field(default_factory=ModelSettings)
+    loss: LossSettings = field(default_factory=LossSettings)
+    optim: OptimSettings = field(default_factory=OptimSettings)
+    seed: int = 0
+
+
+def _experiments() -> dict[str, Experiment]:
+    # Settings for processors: the paper's 400 epochs of SGD would take a day.
+    demo = Experiment(
+        "handwritten lines, CTC written as graphs, three minutes on two cores",
+        model=ModelSettings(preset="plain", dropout=0.0),
+        optim=OptimSettings(
+            method="adamw", learning_rate=4e-3, schedule="one-cycle", weight_decay=1e-2, epochs=12
+        ),
+    )
+    # CER on the validation set of IAM for n-grams of order 0, 1 and 2.
+    table1: list[tuple[str, Blank, tuple[float, ...]]] = [
+        ("no", "none", (18.2, 17.7, 9.4)),
+        ("forced", "forced", (8.9, 8.5, 6.7)),
+        ("optional", "optional", (6.4, 6.3, 6.4)),
+    ]
+    found = {"demo": demo}
+    for ngram in (0, 1, 2):
+        for name, blank, paper in table1:
+            # As published: only an optional blank is needed between equal tokens.
+            loss = LossSettings(blank, allow_repeats=blank != "optional", ngram=ngram)
+            text = f"Table 1, {ngram}-gram, {name} blank: CER {paper[ngram]} in the paper, on IAM"
+            found[f"table1/ngram{ngram}/{name}_blank"] = replace(demo, description=text, loss=loss)
+    return found
+
+
+#: The named experiments.
+EXPERIMENTS: dict[str, Experiment] = _experiments()
+
+
+def find(name: str) -> Experiment:
+    """A named experiment.
+
+    Raises:
+        ValueError: If there is none of that name.
+
+    >>> from arcgrad.recipes import experiment
+    >>> experiment.find("table1/ngram2/no_blank").loss
+    LossSettings(blank='none', allow_repeats=True, ngram=2)
+    """
+    if name not in EXPERIMENTS:
+        raise ValueError(
+            f"find: the experiment must be one that is listed, but it is {name!r}"
+            f"{_nearest(name, EXPERIMENTS)}"
+        )
+    return EXPERIMENTS[name]
+
+
+def override(experiment: Experiment, settings: Iterable[str]) -> Experiment:
+    """An experiment with other settings.
+
+    Args:
+        experiment: The experiment.
+        settings: Texts ``key=value`` with dotted names. Values are read as the type of the setting;
+            ``none`` stands for None where that is possible.
+
+    Returns:
+        The experiment with all of them, in their order.
+
+    Raises:
+        ValueError: If a key is unknown, or its value cannot be read.
+
+    >>> from arcgrad.recipes import experiment
+    >>> changed = experiment.override(
+    ...     experiment.find("demo"), ["optim.learning_rate=1e-3", "data.train=100", "seed=7"]
+    ... )
+    >>> changed.optim.learning_rate, changed.data.train, changed.seed
+    (0.001, 100, 7)
+    """
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        key = key.strip()
+        if not equals:
+            raise ValueError(f"override: a setting must be key=value, but it is {setting!r}")
+        keys = _keys(experiment)
+        if key not in keys:
+            raise ValueError(
+                f"override: a key must be a setting, but it is {key!r}{_nearest(key, keys)}"
+            )
+        experiment = _replaced(experiment, key, _read(key, value.strip(), keys[key]))
+    return experiment
+
+
+def to_dict(experiment: Experiment) -> dict[str, Any]:
+    """All settings, as JSON can hold them.
+
+    >>> from arcgrad.recipes import experiment
+    >>> experiment.to_dict(experiment.find("demo"))["loss"]
+    {'blank': 'optional', 'allow_repeats': False, 'ngram': 0}
+    """
+    return dataclasses.asdict(experiment)
+
+
+def from_dict(settings: Mapping[str, Any]) -> Experiment:
+    """The experiment of settings by :func:`to_dict`.
+
+    Raises:
+        ValueError: If a setting is unknown, or a value has another type.
+
+    >>> from arcgrad.recipes import experiment
+    >>> demo = experiment.find("demo")
+    >>> experiment.from_dict(experiment.to_dict(demo)) == demo
+    True
+    """
+    experiment = Experiment(str(settings.get("description", "")))
+    keys = _keys(experiment)
+    for name, value in settings.items():
+        values = {f"{name}.{k}": v for k, v in value.items()} if isinstance(value, Mapping) else {}
+        for key, inner in (values or {name: value}).items():
+            if key not in keys:
+                raise ValueError(
+                    f"from_dict: a key must be a setting, but it is {key!r}{_nearest(key, keys)}"
+                )
+            experiment = _replaced(experiment, key, _read(key, inner, keys[key]))
+    return experiment
+
+
+def _nearest(name: str, names: Iterable[str]) -> str:
+    """What to suggest instead of a name."""
+    names = list(names)
+    by_end = [other for other in names if other.rpartition(".")[2] == name]
+    close = by_end or difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(names)}"
+
+
+def _keys(settings: Any, prefix: str = "") -> dict[str, Any]:
+    """The types of all settings, by their dotted names."""
+    hints = typing.get_type_hints(type(settings))
+    found: dict[str, Any] = {}
+    for part in dataclasses.fields(settings):
+        value = getattr(settings, part.name)
+        if dataclasses.is_dataclass(value):
+            found |= _keys(value, f"{prefix}{part.name}.")
+        else:
+            found[prefix + part.name] = hints[part.name]
+    return found
+
+
+def _replaced(settings: Any, key: str, value: Any) -> Any:
+    """Settings with another value for a dotted name."""
+    name, dot, rest = key.partition(".")
+    inner = _replaced(getattr(settings, name), rest, value) if dot else value
+    return replace(settings, **{name: inner})
+
+
+def _read(key: str, value: Any, hint: Any) -> Any:
+    """A value, or the text of one, as a type."""
+    options = typing.get_args(hint)
+    if isinstance(hint, types.UnionType):
+        if value is None or (isinstance(value, str) and value.lower() == "none"):
+            return None
+        hint = next(option for option in options if option is not types.NoneType)
+    elif options:  # a Literal
+        if value not in options:
+            raise ValueError(
+                f"override: {key} must be one of {', '.join(options)}, but it is {value!r}"
+            )
+        return value
+    if isinstance(value, hint) and not (isinstance(value, bool) and hint is not bool):
+        return value
+    try:
+        if hint is bool:
+            return {"true": True, "false": False}[str(value).lower()]
+        if isinstance(value, bool) or (hint is int and not isinstance(value, str)):
+            raise ValueError
+        return hint(value)
+    except (KeyError, TypeError, ValueError):
+        kinds = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+        raise ValueError(f"override: {key} must be {kinds[hint]}, but it is {value!r}") from None
