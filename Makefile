@@ -19,11 +19,11 @@ CPP_FILES = $(shell find csrc bindings examples tests -name '*.h' -o -name '*.cp
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install test test-long lint format tidy example wheel demo bench docs sanitize \
+.PHONY: help install test test-long lint format tidy example wheel demo figure1 bench docs sanitize \
   sanitize-address sanitize-thread constraints clean distclean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' Makefile
 
 # Set-up
 
@@ -105,8 +105,13 @@ sanitize: sanitize-address sanitize-thread ## Run the tests under ASan+UBSan (sa
 
 # Programs and pages
 
-demo: install ## Run the paper's Figure 1 and draw its graphs into build/demo
-	$(BIN)/python examples/figure1.py build/demo
+demo: install ## Train a recogniser of handwriting for 3 minutes, show and draw what it does
+	rm -rf build/demo
+	$(BIN)/arcgrad train demo --out build/demo/run --max-seconds 170
+	$(BIN)/arcgrad test build/demo/run --show 8 --pictures build/demo
+
+figure1: install ## Run the paper's Figure 1 and draw its graphs into build/figure1
+	$(BIN)/python examples/figure1.py build/figure1
 
 bench: install ## Run the benchmarks
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)

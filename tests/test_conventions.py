@@ -152,7 +152,8 @@ def test_examples_run(name, tmp_path, monkeypatch):
 
 
 # Guides that need the packages of an extra.
-NEEDED = {"data.md": ("torch", "sentencepiece", "soundfile", "PIL", "rapidfuzz")}
+RECIPES = ("torch", "sentencepiece", "soundfile", "PIL", "rapidfuzz")
+NEEDED = {"data.md": RECIPES, "training.md": (*RECIPES, "typer", "rich", "matplotlib")}
 
 
 @pytest.mark.parametrize("guide", sorted(path.name for path in (ROOT / "docs").glob("*.md")))

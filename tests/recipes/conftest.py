@@ -2,7 +2,7 @@
 
 import importlib.util
 
-NEEDED = ("torch", "sentencepiece", "soundfile", "PIL", "rapidfuzz")
+NEEDED = ("torch", "sentencepiece", "soundfile", "PIL", "rapidfuzz", "typer", "rich", "matplotlib")
 
 collect_ignore_glob = (
     [] if all(importlib.util.find_spec(name) for name in NEEDED) else ["test_*.py"]
