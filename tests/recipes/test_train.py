@@ -74,6 +74,7 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path, monkeypatch, step):
     with monkeypatch.context() as patch:
         interrupt_at(patch, step)
         stopped = train(BIGRAM, tmp_path / "stopped", quiet=True)
+    assert stopped.interrupted
     assert not stopped.finished
     assert stopped.epochs == (step - 1) // 3
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -171,6 +172,12 @@ def test_a_training_stops_when_its_time_is_over(tmp_path):
     assert not result.finished
     assert result.epochs >= 1
     assert (tmp_path / "best.pt").exists()
+
+
+def test_a_training_without_time_is_an_error(tmp_path):
+    with pytest.raises(ValueError, match="max_seconds must be positive, but it is 0"):
+        train(BIGRAM, tmp_path, max_seconds=0)
+    assert not list(tmp_path.iterdir())
 
 
 def test_plain_lines_are_printed_where_there_is_no_terminal(tmp_path, capsys):

@@ -56,7 +56,7 @@ def run_train(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run there.")] = False,
     max_seconds: Annotated[
-        float | None, typer.Option(min=0.0, help="Stop training after this time.")
+        float | None, typer.Option(help="Stop training after this time.")
     ] = None,
     device: Device = "cpu",
     threads: Threads = 1,
@@ -76,7 +76,7 @@ def run_train(
         threads=threads,
         quiet=quiet,
     )
-    if not result.finished and max_seconds is None:
+    if result.interrupted:
         raise typer.Exit(INTERRUPTED)
     if not quiet:
         typer.echo(f"best validation CER {result.best_cer:.2f}%, in {folder}")

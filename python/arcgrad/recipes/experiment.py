@@ -112,6 +112,9 @@ class OptimSettings:
         max_grad_norm: Gradients of all parameters together are scaled down to this norm.
         batch_size: The number of examples of a step.
         epochs: How often all training examples are used.
+
+    Raises:
+        ValueError: If a number that counts something is not positive, or a rate is negative.
     """
 
     method: Literal["sgd", "adamw"] = "sgd"
@@ -124,6 +127,17 @@ class OptimSettings:
     max_grad_norm: float = 5.0
     batch_size: int = 32
     epochs: int = 400
+
+    def __post_init__(self) -> None:
+        for name in ("step_size", "max_grad_norm", "batch_size", "epochs"):
+            if not getattr(self, name) > 0:
+                raise ValueError(
+                    f"OptimSettings: {name} must be positive, but it is {getattr(self, name)}"
+                )
+        for name in ("learning_rate", "criterion_learning_rate", "decay", "weight_decay"):
+            value = getattr(self, name)
+            if value is not None and not value >= 0:
+                raise ValueError(f"OptimSettings: {name} must not be negative, but it is {value}")
 
 
 @dataclass(frozen=True)
@@ -162,7 +176,12 @@ def _experiments() -> dict[str, Experiment]:
         "handwritten lines, CTC written as graphs, three minutes on two cores",
         model=ModelSettings(preset="plain", dropout=0.0),
         optim=OptimSettings(
-            method="adamw", learning_rate=4e-3, schedule="one-cycle", weight_decay=1e-2, epochs=12
+            method="adamw",
+            learning_rate=3e-3,
+            schedule="one-cycle",
+            weight_decay=1e-2,
+            batch_size=16,
+            epochs=12,
         ),
     )
     # CER on the validation set of IAM for n-grams of order 0, 1 and 2.

@@ -51,12 +51,14 @@ class Result:
         best_cer: The lowest CER on the validation data, in percent.
         history: The numbers of each epoch, as they are in ``metrics.jsonl``.
         finished: Whether all epochs were done; else the run can be resumed.
+        interrupted: Whether Ctrl-C ended it.
     """
 
     epochs: int
     best_cer: float
     history: tuple[dict[str, float], ...]
     finished: bool
+    interrupted: bool = False
 
 
 @dataclass
@@ -189,8 +191,8 @@ class _Reporter:
             self._task,
             description=f"epoch {position.epoch + 1}/{epochs} loss {means['train_loss']:.3f} "
             f"CER {means['train_cer']:.1f}%",
-            completed=position.batches,
-            total=batches,
+            completed=position.epoch * batches + position.batches,
+            total=epochs * batches,
             rate=f"rate {rate:.2g}",
         )
 
@@ -427,7 +429,8 @@ def train(
         What it came to.
 
     Raises:
-        ValueError: If there is a run in the folder already, or none to resume, or another one.
+        ValueError: If there is a run in the folder already, or none to resume, or another one; or
+            there is no time.
         TrainingError: If a loss is NaN; the batch is saved as ``bad_batch.pt``.
 
     >>> from arcgrad.recipes.experiment import find, override
@@ -437,6 +440,8 @@ def train(
     >>> result.epochs, result.finished
     (1, True)
     """
+    if max_seconds is not None and not max_seconds > 0:
+        raise ValueError(f"train: max_seconds must be positive, but it is {max_seconds}")
     run = _Run(out)
     if resume:
         saved = run.load("train", LAST)
@@ -470,7 +475,7 @@ def train(
             if interrupts.asked:
                 run.save(LAST, training.checkpoint())
                 reporter.say(f"interrupted; resume the run in {str(run.path)!r}")
-                return Result(at.epoch, at.best_cer, tuple(at.history), False)
+                return Result(at.epoch, at.best_cer, tuple(at.history), False, interrupted=True)
             is_best = training.end_epoch()
             reporter.epoch(at.history[-1], epochs, is_best)
     return Result(at.epoch, at.best_cer, tuple(at.history), at.epoch >= epochs)
