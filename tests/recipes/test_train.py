@@ -166,9 +166,10 @@ def test_a_loss_that_is_nan_stops_the_training_and_saves_the_batch(tmp_path, mon
     assert len(batch["inputs"]) == len(batch["texts"]) == len(batch["ids"])
 
 
-def test_a_training_stops_when_its_time_is_over(tmp_path):
+def test_a_training_stops_when_its_time_is_over(tmp_path, capsys):
     endless = override(BIGRAM, ["optim.epochs=100000"])
-    result = train(endless, tmp_path, max_seconds=0.3, quiet=True)
+    result = train(endless, tmp_path, max_seconds=0.3)
+    assert capsys.readouterr().out.endswith("stopped after 0.3 s, as was asked\n")
     assert not result.finished
     assert result.epochs >= 1
     assert (tmp_path / "best.pt").exists()

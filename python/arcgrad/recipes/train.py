@@ -478,6 +478,8 @@ def train(
                 return Result(at.epoch, at.best_cer, tuple(at.history), False, interrupted=True)
             is_best = training.end_epoch()
             reporter.epoch(at.history[-1], epochs, is_best)
+        if at.epoch < epochs:
+            reporter.say(f"stopped after {max_seconds:g} s, as was asked")
     return Result(at.epoch, at.best_cer, tuple(at.history), at.epoch >= epochs)
 
 
