@@ -138,6 +138,10 @@ def test_experiments_survive_json(name):
     assert from_dict(json.loads(json.dumps(to_dict(find(name))))) == find(name)
 
 
+def test_settings_that_a_file_leaves_out_are_the_usual_ones():
+    assert from_dict({"data": {}, "seed": 2}) == Experiment("", seed=2)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

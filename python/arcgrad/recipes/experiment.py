@@ -281,8 +281,9 @@ def from_dict(settings: Mapping[str, Any]) -> Experiment:
     experiment = Experiment(str(settings.get("description", "")))
     keys = _keys(experiment)
     for name, value in settings.items():
-        values = {f"{name}.{k}": v for k, v in value.items()} if isinstance(value, Mapping) else {}
-        for key, inner in (values or {name: value}).items():
+        nested = isinstance(value, Mapping)
+        values = {f"{name}.{k}": v for k, v in value.items()} if nested else {name: value}
+        for key, inner in values.items():
             if key not in keys:
                 raise ValueError(
                     f"from_dict: a key must be a setting, but it is {key!r}{_nearest(key, keys)}"
