@@ -2,8 +2,9 @@
 
 Run ``python -m benchmarks`` for every case, or name some: ``forward compose construct slope
 second_order batch trellis losses convolution ngram pieces decode``. ``--quick`` runs everything at
-a small size to see that it works; its figures mean nothing and are not judged. ``--cpu`` counts processor time, for a
-machine that is busy with other work; judge on a quiet one. ``--json FILE`` also writes every figure
-with the machine, the versions and the commit. OpenFst is reached through ``pywrapfst``, from the
-PyPI package ``pynini``; the peer of ``trellis`` and ``losses`` is ``torch``.
+a small size to see that it works; its figures mean nothing and are not judged. ``--cpu`` counts
+processor time, for a machine that is busy with other work; judge on a quiet one. ``--json FILE``
+also writes every figure with the machine, the versions and the commit. OpenFst is reached through
+``pywrapfst``, from the PyPI package ``pynini``; the peer of ``trellis``, ``losses`` and
+``convolution`` is ``torch``.
 """
