@@ -114,9 +114,7 @@ def test_bad_emissions():
         agt.viterbi(torch.zeros(1, 2, 3), tokens=Tokens.ctc(4))
     with pytest.raises(ValueError, match=r"viterbi: the tensor must have the shape \[T, C\] or"):
         agt.viterbi(torch.zeros(3))
-    with pytest.raises(
-        ValueError, match="a length must be between 0 and 2, the number of frames"
-    ):
+    with pytest.raises(ValueError, match="a length must be between 0 and 2, the number of frames"):
         agt.viterbi(torch.zeros(1, 2, 3), [3])
 
 

@@ -783,7 +783,7 @@ def test_orders_of_transitions():
 
 def test_there_must_be_one_alignment_graph_per_example():
     loss = agt.SequenceLoss(lambda targets: [ag.chain_graph([1, 2])] * 40)
-    with pytest.raises(ValueError, match="one graph of alignments per example, 1 in all, but ther"):
+    with pytest.raises(ValueError, match="one graph of alignments per example, 1 in all, but "):
         loss(torch.zeros(1, 2, 3), [[1]])
 
 
