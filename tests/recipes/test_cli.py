@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from arcgrad.recipes import cli
+from arcgrad.recipes.data import load_tokenizer
 from arcgrad.recipes.experiment import EXPERIMENTS
 
 TINY = [
@@ -98,3 +99,21 @@ def test_the_module_is_a_program(tmp_path):
     found = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)
     assert (found.returncode, found.stdout) == (2, "")
     assert "Traceback" not in found.stderr
+
+
+def test_pieces_are_learned_from_text_files(tmp_path, capsys, monkeypatch):
+    text = tmp_path / "train.txt"
+    text.write_text("the cat sat on the mat\n\nthe rat sat\n")
+    model = tmp_path / "pieces.model"
+    code, out, err = run(capsys, monkeypatch, "pieces", text, "--size", 14, "--out", model)
+    assert (code, err) == (0, "")
+    assert out == f"14 pieces of 2 texts, in {model}\n"
+    pieces = load_tokenizer(model)
+    assert pieces.decode(pieces.encode("the rat on the mat")) == "the rat on the mat"
+    code, _, err = run(capsys, monkeypatch, "pieces", text, "--size", 900, "--out", model)
+    assert code == 2
+    assert err.startswith("arcgrad: ")
+    assert "Traceback" not in err
+    code, _, err = run(capsys, monkeypatch, "pieces", tmp_path / "no", "--size", 9, "--out", model)
+    assert code == 2
+    assert "No such file" in err

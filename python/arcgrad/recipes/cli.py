@@ -1,4 +1,4 @@
-"""The command line: ``arcgrad train``, ``arcgrad test`` and ``arcgrad experiments``."""
+"""The command line: ``arcgrad train``, ``test``, ``experiments`` and ``pieces``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ try:
 
     from . import experiment as experiments
     from . import train as training
-    from .data import CorpusError
+    from .data import CorpusError, WordPieces
     from .recognizer import load_data
 except ImportError as error:
     raise SystemExit(
@@ -147,6 +147,25 @@ def run_experiments() -> None:
     width = max(map(len, experiments.EXPERIMENTS))
     for name, experiment in experiments.EXPERIMENTS.items():
         typer.echo(f"{name:<{width}}  {experiment.description}")
+
+
+@app.command(
+    "pieces",
+    epilog="Example: [bold]arcgrad pieces train.txt --size 1000 --out pieces.model[/bold]",
+)
+def run_pieces(
+    texts: Annotated[list[Path], typer.Argument(help="Files with a training text on each line.")],
+    size: Annotated[int, typer.Option(min=1, help="The number of pieces.")],
+    out: Annotated[Path, typer.Option(help="Where the model is written.")],
+) -> None:
+    """Learn word pieces with SentencePiece, from the training texts only."""
+    lines: list[str] = []
+    for path in texts:
+        with path.open(encoding="utf-8") as file:
+            lines += [line for text in file if (line := text.strip())]
+    pieces = WordPieces.train(lines, size)
+    pieces.save(out)
+    typer.echo(f"{len(pieces.tokens)} pieces of {len(lines)} texts, in {out}")
 
 
 def main() -> None:
