@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from arcgrad.recipes import cli
+from arcgrad.recipes.catalog import EXPERIMENTS
 from arcgrad.recipes.data import load_tokenizer
-from arcgrad.recipes.experiment import EXPERIMENTS
 
 TINY = [
     f"--set={setting}"
@@ -80,7 +80,7 @@ def test_a_defect_is_not_hidden(monkeypatch):
     def broken(*_, **__):
         raise ZeroDivisionError
 
-    monkeypatch.setattr(cli.training, "train", broken)
+    monkeypatch.setattr("arcgrad.recipes.train.train", broken)
     monkeypatch.setattr(sys, "argv", ["arcgrad", "train", "demo"])
     with pytest.raises(ZeroDivisionError):
         cli.main()

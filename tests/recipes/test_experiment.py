@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from arcgrad.recipes import experiment as experiments
+from arcgrad.recipes.catalog import EXPERIMENTS, find
 from arcgrad.recipes.data import collate
-from arcgrad.recipes.experiment import EXPERIMENTS, Experiment, find, from_dict, override, to_dict
+from arcgrad.recipes.experiment import Experiment, from_dict, override, to_dict
 from arcgrad.recipes.recognizer import Recognizer, load_data
 
 TINY = ["data.train=4", "data.validation=2", "data.test=2"]

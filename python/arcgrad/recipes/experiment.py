@@ -1,4 +1,4 @@
-"""Experiments: typed settings, one for each cell of a table, derived from one another."""
+"""Experiments: typed settings, and how they are read and written."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 __all__ = [
-    "EXPERIMENTS",
     "DataSettings",
     "Experiment",
     "LossSettings",
     "ModelSettings",
     "OptimSettings",
     "TokenSettings",
-    "find",
     "from_dict",
+    "nearest",
     "override",
     "to_dict",
 ]
@@ -170,58 +169,6 @@ class Experiment:
     seed: int = 0
 
 
-def _experiments() -> dict[str, Experiment]:
-    # Settings for processors: the paper's 400 epochs of SGD would take a day.
-    demo = Experiment(
-        "handwritten lines, CTC written as graphs, three minutes on two cores",
-        model=ModelSettings(preset="plain", dropout=0.0),
-        optim=OptimSettings(
-            method="adamw",
-            learning_rate=3e-3,
-            schedule="one-cycle",
-            weight_decay=1e-2,
-            batch_size=16,
-            epochs=12,
-        ),
-    )
-    # CER on the validation set of IAM for n-grams of order 0, 1 and 2.
-    table1: list[tuple[str, Blank, tuple[float, ...]]] = [
-        ("no", "none", (18.2, 17.7, 9.4)),
-        ("forced", "forced", (8.9, 8.5, 6.7)),
-        ("optional", "optional", (6.4, 6.3, 6.4)),
-    ]
-    found = {"demo": demo}
-    for ngram in (0, 1, 2):
-        for name, blank, paper in table1:
-            # As published: only an optional blank is needed between equal tokens.
-            loss = LossSettings(blank, allow_repeats=blank != "optional", ngram=ngram)
-            text = f"Table 1, {ngram}-gram, {name} blank: CER {paper[ngram]} in the paper, on IAM"
-            found[f"table1/ngram{ngram}/{name}_blank"] = replace(demo, description=text, loss=loss)
-    return found
-
-
-#: The named experiments.
-EXPERIMENTS: dict[str, Experiment] = _experiments()
-
-
-def find(name: str) -> Experiment:
-    """A named experiment.
-
-    Raises:
-        ValueError: If there is none of that name.
-
-    >>> from arcgrad.recipes import experiment
-    >>> experiment.find("table1/ngram2/no_blank").loss
-    LossSettings(blank='none', allow_repeats=True, ngram=2)
-    """
-    if name not in EXPERIMENTS:
-        raise ValueError(
-            f"find: the experiment must be one that is listed, but it is {name!r}"
-            f"{_nearest(name, EXPERIMENTS)}"
-        )
-    return EXPERIMENTS[name]
-
-
 def override(experiment: Experiment, settings: Iterable[str]) -> Experiment:
     """An experiment with other settings.
 
@@ -236,9 +183,9 @@ def override(experiment: Experiment, settings: Iterable[str]) -> Experiment:
     Raises:
         ValueError: If a key is unknown, or its value cannot be read.
 
-    >>> from arcgrad.recipes import experiment
+    >>> from arcgrad.recipes import catalog, experiment
     >>> changed = experiment.override(
-    ...     experiment.find("demo"), ["optim.learning_rate=1e-3", "data.train=100", "seed=7"]
+    ...     catalog.find("demo"), ["optim.learning_rate=1e-3", "data.train=100", "seed=7"]
     ... )
     >>> changed.optim.learning_rate, changed.data.train, changed.seed
     (0.001, 100, 7)
@@ -251,7 +198,7 @@ def override(experiment: Experiment, settings: Iterable[str]) -> Experiment:
         keys = _keys(experiment)
         if key not in keys:
             raise ValueError(
-                f"override: a key must be a setting, but it is {key!r}{_nearest(key, keys)}"
+                f"override: a key must be a setting, but it is {key!r}{nearest(key, keys)}"
             )
         experiment = _replaced(experiment, key, _read(key, value.strip(), keys[key]))
     return experiment
@@ -260,8 +207,8 @@ def override(experiment: Experiment, settings: Iterable[str]) -> Experiment:
 def to_dict(experiment: Experiment) -> dict[str, Any]:
     """All settings, as JSON can hold them.
 
-    >>> from arcgrad.recipes import experiment
-    >>> experiment.to_dict(experiment.find("demo"))["loss"]
+    >>> from arcgrad.recipes import catalog, experiment
+    >>> experiment.to_dict(catalog.find("demo"))["loss"]
     {'blank': 'optional', 'allow_repeats': False, 'ngram': 0}
     """
     return dataclasses.asdict(experiment)
@@ -273,8 +220,8 @@ def from_dict(settings: Mapping[str, Any]) -> Experiment:
     Raises:
         ValueError: If a setting is unknown, or a value has another type.
 
-    >>> from arcgrad.recipes import experiment
-    >>> demo = experiment.find("demo")
+    >>> from arcgrad.recipes import catalog, experiment
+    >>> demo = catalog.find("demo")
     >>> experiment.from_dict(experiment.to_dict(demo)) == demo
     True
     """
@@ -286,13 +233,13 @@ def from_dict(settings: Mapping[str, Any]) -> Experiment:
         for key, inner in values.items():
             if key not in keys:
                 raise ValueError(
-                    f"from_dict: a key must be a setting, but it is {key!r}{_nearest(key, keys)}"
+                    f"from_dict: a key must be a setting, but it is {key!r}{nearest(key, keys)}"
                 )
             experiment = _replaced(experiment, key, _read(key, inner, keys[key]))
     return experiment
 
 
-def _nearest(name: str, names: Iterable[str]) -> str:
+def nearest(name: str, names: Iterable[str]) -> str:
     """What to suggest instead of a name."""
     names = list(names)
     by_end = [other for other in names if other.rpartition(".")[2] == name]

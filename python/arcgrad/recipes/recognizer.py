@@ -24,7 +24,8 @@ def load_data(experiment: Experiment) -> Splits[Any]:
     Raises:
         ValueError: If the corpus needs a folder, or does not have what is wanted of it.
 
-    >>> from arcgrad.recipes.experiment import find, override
+    >>> from arcgrad.recipes.catalog import find
+    >>> from arcgrad.recipes.experiment import override
     >>> from arcgrad.recipes.recognizer import load_data
     >>> tiny = override(find("demo"), ["data.train=8", "data.validation=4", "data.test=4"])
     >>> len(load_data(tiny).train)
@@ -94,7 +95,8 @@ class Recognizer(nn.Module):
         height: That given.
 
     >>> from arcgrad.recipes.data import collate
-    >>> from arcgrad.recipes.experiment import find, override
+    >>> from arcgrad.recipes.catalog import find
+    >>> from arcgrad.recipes.experiment import override
     >>> from arcgrad.recipes.recognizer import Recognizer, load_data
     >>> tiny = override(find("demo"), ["data.train=8", "data.validation=4", "data.test=4"])
     >>> splits = load_data(tiny)

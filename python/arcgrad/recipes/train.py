@@ -92,6 +92,7 @@ class _Position:
     epoch: int = 0
     batches: int = 0  # of this epoch
     seconds: float = 0.0
+    cpu_seconds: float = 0.0
     best_cer: float = math.inf
     sums: _Sums = field(default_factory=_Sums)
     history: list[dict[str, float]] = field(default_factory=list)
@@ -266,7 +267,7 @@ class _Training:
         )
         self.num_batches = len(self.sampler)
         self.position = _Position()
-        self._started = time.monotonic()
+        self._started, self._cpu_started = time.monotonic(), time.process_time()
 
     def checkpoint(self) -> dict[str, Any]:
         """All that the rest of the training depends on."""
@@ -277,7 +278,9 @@ class _Training:
             "network": self.recognizer.network.state_dict(),
             "criterion": self.recognizer.criterion.state_dict(),
             "optimizer": self.optimizer.state_dict(),
-            "position": asdict(replace(self.position, seconds=self.seconds())),
+            "position": asdict(
+                replace(self.position, seconds=self.seconds(), cpu_seconds=self.cpu_seconds())
+            ),
             "rng": {"host": torch.get_rng_state(), "devices": devices},
         }
 
@@ -294,11 +297,15 @@ class _Training:
         torch.set_rng_state(content["rng"]["host"])
         if content["rng"]["devices"] and torch.cuda.is_available():
             torch.cuda.set_rng_state_all(content["rng"]["devices"])
-        self._started = time.monotonic()
+        self._started, self._cpu_started = time.monotonic(), time.process_time()
 
     def seconds(self) -> float:
         """The time that the training took, in all its parts."""
         return self.position.seconds + time.monotonic() - self._started
+
+    def cpu_seconds(self) -> float:
+        """The time of processors that the training took, whatever else the machine did."""
+        return self.position.cpu_seconds + time.process_time() - self._cpu_started
 
     def is_over(self) -> bool:
         """Whether the time is."""
@@ -363,6 +370,7 @@ class _Training:
             **at.sums.means("train"),
             **validation.means("validation"),
             "seconds": round(self.seconds(), 3),
+            "cpu_seconds": round(self.cpu_seconds(), 3),
         }
         is_best = numbers["validation_cer"] < at.best_cer
         at.best_cer = min(at.best_cer, numbers["validation_cer"])
@@ -433,7 +441,8 @@ def train(
             there is no time.
         TrainingError: If a loss is NaN; the batch is saved as ``bad_batch.pt``.
 
-    >>> from arcgrad.recipes.experiment import find, override
+    >>> from arcgrad.recipes.catalog import find
+    >>> from arcgrad.recipes.experiment import override
     >>> from arcgrad.recipes.train import train
     >>> sizes = ["data.train=8", "data.validation=4", "data.test=4", "optim.epochs=1"]
     >>> result = train(override(find("demo"), sizes), "run", quiet=True)
@@ -538,7 +547,8 @@ def evaluate_run(
     Raises:
         ValueError: If there is no such run, checkpoint or split.
 
-    >>> from arcgrad.recipes.experiment import find, override
+    >>> from arcgrad.recipes.catalog import find
+    >>> from arcgrad.recipes.experiment import override
     >>> from arcgrad.recipes.train import evaluate_run, train
     >>> sizes = ["data.train=8", "data.validation=4", "data.test=4", "optim.epochs=1"]
     >>> _ = train(override(find("demo"), sizes), "run", quiet=True)

@@ -1,0 +1,7 @@
+"""The commands of ``arcgrad``, one module for each."""
+
+from ._app import app
+
+from . import experiments, pieces, test, train  # isort: skip
+
+__all__ = ["app", "experiments", "pieces", "test", "train"]
