@@ -375,7 +375,10 @@ except ImportError as error:
         (lambda: TDS2d.preset("big", 16, 5), "TDS2d: the preset must be one of 'paper', 'recipe'"),
         (lambda: TDS1d.preset("big", 16, 5), "TDS1d: the preset must be one of .* it is 'big'"),
         (lambda: PlainConv2d(6, 5), "PlainConv2d: the height must be a multiple of 4, but it is 6"),
-        (lambda: TDS2d.preset("paper", 64, 5, subsampling=5), "must be one of 4, 8, 16, 24, but"),
+        (
+            lambda: TDS2d.preset("paper", 64, 5, subsampling=5),
+            "must be one of 2, 4, 8, 16, 24, but",
+        ),
         (lambda: TDS2dTransducer.preset("big", 16, 5, PIECES), "TDS2dTransducer: the preset must"),
         (lambda: TDSBlock(1, 1, (4, 5)), r"TDSBlock: kernel sizes must be odd, but .* \(4, 5\)"),
         (lambda: TDS1d(3, 4, []), r"TDS1d: there must be groups with strides in 1 dim.* are \[\]"),

@@ -6,31 +6,77 @@ import math
 
 import pytest
 import torch
+import trees
 
+import arcgrad as ag
 from arcgrad.recipes import experiment as experiments
-from arcgrad.recipes.catalog import EXPERIMENTS, find
-from arcgrad.recipes.data import collate
+from arcgrad.recipes.catalog import EXPERIMENTS, cells, find
+from arcgrad.recipes.data import collate, iam, librispeech, wsj
 from arcgrad.recipes.experiment import Experiment, from_dict, override, to_dict
 from arcgrad.recipes.recognizer import Recognizer, load_data
 
 TINY = ["data.train=4", "data.validation=2", "data.test=2"]
 
 
-def step(experiment):
+def wide_enough(recognizer, batch):
+    """A batch with inputs repeated until a blank fits before and after each letter."""
+    times = 1
+    needed = torch.tensor([2 * len(text) + 3 for text in batch.texts])
+    while (recognizer.network.output_lengths(times * batch.input_lengths) < needed).any():
+        times += 1
+    inputs = batch.inputs.repeat(1, 1, times)
+    return dataclasses.replace(batch, inputs=inputs, input_lengths=times * batch.input_lengths)
+
+
+def shortest(dataset):
+    """A batch of the two examples with the shortest texts."""
+    order = sorted(range(len(dataset)), key=lambda i: len(dataset.texts[i]))
+    return collate([dataset[i] for i in order[:2]])
+
+
+def step(experiment, batch_of=shortest):
     """The recogniser of an experiment before and after a step, its loss, and a transcript."""
     torch.manual_seed(0)
     splits = load_data(experiment)
     recognizer = Recognizer.for_data(experiment, splits.train)
-    batch = collate([splits.train[i] for i in range(2)])
+    batch = wide_enough(recognizer, batch_of(splits.train))
     emissions, lengths = recognizer(batch)
     losses = recognizer.loss(emissions, lengths, batch)
     losses.mean().backward()
     return recognizer, losses, recognizer.transcribe(emissions.detach(), lengths)
 
 
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory):
+    """Folders as those of the corpora that have to be bought or downloaded."""
+    root = tmp_path_factory.mktemp("corpora")
+    iam.prepare(trees.iam(root / "iam"))
+    librispeech.prepare(trees.librispeech(root / "librispeech"))
+    wsj.prepare(trees.wsj(root / "wsj"))
+    return {name: root / name for name in ("iam", "librispeech", "wsj")}
+
+
+def small(experiment, corpora):
+    """The experiment with a few examples, and as many word pieces as these have."""
+    corpus, settings = experiment.data.corpus, ["data.train=60", *TINY[1:]]
+    if corpus in corpora:
+        settings = [f"data.path={corpora[corpus]}"]
+    experiment = override(experiment, settings)
+    if experiment.tokens.kind == "pieces":
+        letters = set("".join(load_data(letters_of(experiment)).train.texts)) - {" "}
+        size = len(letters) + 3
+        settings = [f"tokens.num_pieces={size}", f"model.inner_pieces={size}"]
+        experiment = override(experiment, settings)
+    return experiment
+
+
+def letters_of(experiment):
+    return override(experiment, ["tokens.kind=letters", "tokens.marginalize=false"])
+
+
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_each_experiment_is_built_and_steps(name):
-    recognizer, losses, texts = step(override(find(name), TINY))
+def test_each_experiment_is_built_and_steps(name, corpora):
+    recognizer, losses, texts = step(small(find(name), corpora))
     assert losses.shape == (2,)
     assert (losses > 0).all()
     assert losses.isfinite().all()
@@ -58,20 +104,119 @@ def test_other_networks_tokens_and_corpora_step_too(settings):
 
 
 def test_the_cells_of_table_1_are_all_there_and_differ_in_the_loss_only():
-    cells = {name: e for name, e in EXPERIMENTS.items() if name.startswith("table1/")}
-    assert len(cells) == 9
-    assert len({cell.loss for cell in cells.values()}) == 9
-    assert {(c.data, c.model, c.optim, c.seed) for c in cells.values()} == {
+    found = cells("table1", "letters")
+    assert len(found) == 9
+    assert len({cell.loss for cell in found.values()}) == 9
+    assert {(c.data, c.model, c.optim, c.seed) for c in found.values()} == {
         (e.data, e.model, e.optim, e.seed) for e in [find("demo")]
     }
-    assert find("table1/ngram2/no_blank").loss == experiments.LossSettings("none", True, 2)
-    assert find("table1/ngram0/optional_blank").loss == find("demo").loss
+    assert found["ngram2/no_blank"].loss == experiments.LossSettings("none", True, 2)
+    assert found["ngram0/optional_blank"].loss == find("demo").loss
+
+
+@pytest.mark.parametrize(
+    ("artefact", "corpus", "count"),
+    [
+        *[("table1", corpus, 9) for corpus in ("letters", "iam")],
+        *[("table2", corpus, 6) for corpus in ("letters", "iam")],
+        *[("fig5", corpus, 8) for corpus in ("letters", "iam", "digits", "librispeech", "wsj")],
+        *[("fig5d", corpus, 8) for corpus in ("letters", "iam")],
+        *[("table3", corpus, 2) for corpus in ("letters", "iam")],
+        *[("variants", corpus, 3) for corpus in ("letters", "iam")],
+    ],
+)
+def test_each_artefact_has_its_cells_which_all_differ(artefact, corpus, count):
+    found = cells(artefact, corpus)
+    assert len(found) == count
+    assert len({dataclasses.replace(cell, description="") for cell in found.values()}) == count
+    assert all(cell.data.corpus == corpus for cell in found.values())
+
+
+def test_cells_on_the_corpora_of_the_paper_are_trained_as_in_the_paper():
+    for name, experiment in EXPERIMENTS.items():
+        if experiment.data.corpus in ("iam", "librispeech", "wsj"):
+            optim = experiment.optim
+            assert (optim.method, optim.schedule, optim.epochs) == ("sgd", "step", 400), name
+            assert (optim.step_size, optim.decay, optim.max_grad_norm) == (100, 0.5, 5.0)
+            assert experiment.model.preset in ("paper", "recipe")
+
+
+def test_a_marginalised_loss_sums_over_the_spellings_and_is_lower():
+    name = "fig5/letters/pieces200/{}"
+    losses = {}
+    for way in ("sentencepiece", "marginal"):
+        recognizer, losses[way], _ = step(
+            small(find(name.format(way)), {}), lambda data: collate([data[i] for i in range(9)])
+        )
+        assert (recognizer.criterion.lexicon is not None) == (way == "marginal")
+    # The networks are the same, as they come from the same seed.
+    assert (losses["marginal"] <= losses["sentencepiece"]).all()
+    assert (losses["marginal"] < losses["sentencepiece"]).any()
+
+
+def test_pruned_transitions_are_those_of_the_training_targets():
+    experiment = small(find("table2/letters/letters/prune0"), {})
+    splits = load_data(experiment)
+    graph = Recognizer.for_data(experiment, splits.train).criterion._transition_graph
+    counts = ag.ngram.count(
+        ([x + 1 for x in splits.train.tokenizer.encode(t)] for t in splits.train.texts),
+        2,
+        num_tokens=28,
+    )
+    expected = ag.ngram.backoff_graph(
+        counts.prune([0, 0]), blank="optional", blank_label=0, self_loops=True
+    )
+    assert ag.equal(graph, expected)
+    pruned = small(find("table2/letters/letters/prune10"), {})
+    found = Recognizer.for_data(pruned, splits.train).criterion._transition_graph
+    assert found.num_arcs() < graph.num_arcs()
+
+
+def test_pieces_of_an_inner_convolution_fit_into_its_kernels():
+    experiment = override(find("table3/letters/wfst"), ["data.train=300", *TINY[1:]])
+    experiment = override(experiment, ["tokens.num_pieces=100", "model.inner_pieces=150"])
+    recognizer = Recognizer.for_data(experiment, load_data(experiment).train)
+    pieces = recognizer._inner
+    assert 140 <= len(pieces) <= 150
+    assert max(map(len, pieces)) == 5
+    assert len(recognizer.network.conv.state_dict()) > 0
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["table2/letters/pieces/prune0", "table3/letters/wfst", "fig5/letters/pieces200/marginal"],
+)
+def test_what_was_learned_of_the_texts_is_saved_and_loaded(name, tmp_path):
+    experiment = small(find(name), {})
+    splits = load_data(experiment)
+    recognizer = Recognizer.for_data(experiment, splits.train)
+    recognizer.save(tmp_path)
+    again = Recognizer.load(experiment, tmp_path, recognizer.height)
+    again.load_state_dict(recognizer.state_dict())
+    batch = collate([splits.test[0], splits.test[1]])
+    with torch.no_grad():
+        for one, other in ((recognizer.eval(), again.eval()),):
+            emissions, lengths = one(batch)
+            assert torch.equal(other(batch)[0], emissions)
+            losses = one.loss(emissions, lengths, batch)
+            assert torch.equal(other.loss(emissions, lengths, batch), losses)
+            assert other.transcribe(emissions, lengths) == one.transcribe(emissions, lengths)
+
+
+def test_letters_that_no_piece_has_are_left_out_of_marginalised_targets():
+    experiment = small(find("fig5/letters/pieces200/marginal"), {})
+    splits = load_data(experiment)
+    recognizer = Recognizer.for_data(experiment, splits.train)
+    emissions = torch.randn(1, 40, len(splits.train.tokenizer.tokens) + 1)
+    spans = recognizer.align(emissions[0], 40, "a caé")
+    pieces = [splits.train.tokenizer.tokens[span.token - 1] for span in spans]
+    assert "".join(pieces) == "▁a▁ca"
 
 
 def test_the_loss_of_an_experiment_is_ctc():
     recognizer, losses, _ = step(override(find("demo"), TINY))
     splits = load_data(override(find("demo"), TINY))
-    batch = collate([splits.train[i] for i in range(2)])
+    batch = shortest(splits.train)
     with torch.no_grad():
         emissions, lengths = recognizer(batch)
     expected = torch.nn.functional.ctc_loss(
@@ -130,8 +275,10 @@ def test_what_cannot_be_set_is_an_error_that_says_why(setting, message):
 
 
 def test_an_unknown_experiment_is_an_error_that_suggests_one():
-    with pytest.raises(ValueError, match="'table1/ngram2/noblank'; did you mean 'table1/ngram2/no"):
-        find("table1/ngram2/noblank")
+    with pytest.raises(
+        ValueError, match="'table1/letters/ngram2/noblank'; did you mean 'table1/letters/ngram2/no"
+    ):
+        find("table1/letters/ngram2/noblank")
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -169,10 +316,26 @@ def test_a_corpus_that_cannot_be_loaded_is_an_error(settings, message):
         load_data(override(Experiment(""), settings))
 
 
-def test_the_plain_network_refuses_what_it_cannot_do():
-    experiment = override(find("demo"), [*TINY, "model.subsampling=4"])
-    with pytest.raises(ValueError, match=r"model.subsampling is 4 and the data are images"):
-        Recognizer(experiment, load_data(experiment).train.tokenizer, 16)
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["tokens.marginalize=true"], "only pieces can be marginalised, but .* is letters"),
+        (["data.corpus=digits"], "plain networks .* are for images, but data.corpus is digits"),
+        (["model.inner=wfst"], "has TDS groups around it, but model.preset is plain"),
+        (["loss.prune=0"], "must have an order, but loss.prune is 0 and loss.ngram is 0"),
+        (["model.subsampling=3"], "sub-sampling must be one of 2, 4, 8, 12, but it is 3"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_errors(settings, message):
+    with pytest.raises(ValueError, match=message):
+        step(override(find("demo"), [*TINY, *settings]))
+
+
+def test_a_recogniser_needs_what_its_settings_want():
+    experiment = override(find("table2/letters/letters/prune0"), TINY)
+    tokenizer = load_data(experiment).train.tokenizer
+    with pytest.raises(ValueError, match=r"transitions must be given if .* but it is NoneType"):
+        Recognizer(experiment, tokenizer, 16)
 
 
 def test_experiments_cannot_be_changed_in_place():

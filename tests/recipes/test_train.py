@@ -20,7 +20,7 @@ TINY = [
     "optim.epochs=2",
     "model.dropout=0.2",
 ]
-BIGRAM = override(find("table1/ngram2/no_blank"), TINY)
+BIGRAM = override(find("table1/letters/ngram2/no_blank"), TINY)
 SGD = override(BIGRAM, ["optim.method=sgd", "optim.schedule=step", "optim.step_size=1"])
 
 

@@ -1,53 +1,199 @@
-"""The named experiments, one for each cell of a table, derived from one another."""
+"""The named experiments, one for each cell of a table or figure, derived from one another.
+
+A name is ``ARTEFACT/CORPUS/CELL``. Cells on the corpora of the paper have its networks and its
+training; those on the corpora that come with the package have what a processor does in minutes.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from .experiment import (
     Blank,
+    DataSettings,
     Experiment,
+    Inner,
     LossSettings,
     ModelSettings,
     OptimSettings,
+    TokenSettings,
     nearest,
 )
 
-__all__ = ["EXPERIMENTS", "find"]
+__all__ = ["EXPERIMENTS", "cells", "find"]
+
+# Settings for processors: the paper's 400 epochs of SGD would take a day.
+_FAST = OptimSettings(
+    method="adamw",
+    learning_rate=3e-3,
+    schedule="one-cycle",
+    weight_decay=1e-2,
+    batch_size=16,
+    epochs=12,
+)
+_DEMO = Experiment(
+    "handwritten lines, CTC written as graphs, three minutes on two cores",
+    model=ModelSettings("plain", dropout=0.0),
+    optim=_FAST,
+)
+
+# The settings of each corpus for letters.
+_BASES = {
+    "letters": _DEMO,
+    "iam": Experiment("", DataSettings("iam"), model=ModelSettings("recipe", subsampling=4)),
+    "digits": Experiment(
+        "",
+        DataSettings("digits"),
+        model=ModelSettings("small", subsampling=4),
+        optim=replace(_FAST, epochs=10),
+    ),
+    "librispeech": Experiment(
+        "",
+        DataSettings("librispeech"),
+        model=ModelSettings("recipe", subsampling=8),
+        optim=OptimSettings(learning_rate=0.4),
+    ),
+    "wsj": Experiment(
+        "",
+        DataSettings("wsj"),
+        model=ModelSettings("recipe", subsampling=8, dropout=0.2),
+        optim=OptimSettings(learning_rate=0.2, batch_size=16),
+    ),
+}
+
+# Sub-sampling for word pieces: about two frames for a letter, as in the paper.
+_PIECES_SUBSAMPLING = {"letters": 4, "iam": 16, "digits": 8, "librispeech": 8, "wsj": 8}
+# That of Figure 5d; letters of IAM are three times as wide as those of ``letters``.
+_FIGURE_5D = {"letters": (2, 4, 8, 12), "iam": (4, 8, 16, 24)}
+# The numbers of pieces of Figure 5; ten words have no more than 36.
+_NUM_PIECES = dict.fromkeys(_BASES, (200, 500, 1000, 1500)) | {"digits": (18, 22, 28, 36)}
+_FIGURE_5 = {"wsj": "Figure 5a", "librispeech": "Figure 5b", "iam": "Figure 5c"}
+_FIGURE_5 |= {"letters": "Figure 5c", "digits": "Figures 5a and b"}
+IMAGES = ("letters", "iam")
 
 
-def _experiments() -> dict[str, Experiment]:
-    # Settings for processors: the paper's 400 epochs of SGD would take a day.
-    demo = Experiment(
-        "handwritten lines, CTC written as graphs, three minutes on two cores",
-        model=ModelSettings(preset="plain", dropout=0.0),
-        optim=OptimSettings(
-            method="adamw",
-            learning_rate=3e-3,
-            schedule="one-cycle",
-            weight_decay=1e-2,
-            batch_size=16,
-            epochs=12,
-        ),
+def _pieces(corpus: str, num_pieces: int, *, marginalize: bool) -> Experiment:
+    """An experiment with word pieces, spelled by SentencePiece or in all ways."""
+    base = _BASES[corpus]
+    optim = base.optim
+    if marginalize and corpus in ("librispeech", "wsj"):
+        optim = replace(optim, learning_rate=2 * optim.learning_rate)
+    return replace(
+        base,
+        tokens=TokenSettings("pieces", num_pieces, marginalize),
+        model=replace(base.model, subsampling=_PIECES_SUBSAMPLING[corpus]),
+        optim=optim,
     )
-    # CER on the validation set of IAM for n-grams of order 0, 1 and 2.
-    table1: list[tuple[str, Blank, tuple[float, ...]]] = [
+
+
+def _table1() -> Iterator[tuple[str, Experiment]]:
+    # CER on the validation data of IAM for n-grams of order 0, 1 and 2.
+    rows: list[tuple[str, Blank, tuple[float, ...]]] = [
         ("no", "none", (18.2, 17.7, 9.4)),
         ("forced", "forced", (8.9, 8.5, 6.7)),
         ("optional", "optional", (6.4, 6.3, 6.4)),
     ]
-    found = {"demo": demo}
-    for ngram in (0, 1, 2):
-        for name, blank, paper in table1:
-            # As published: only an optional blank is needed between equal tokens.
-            loss = LossSettings(blank, allow_repeats=blank != "optional", ngram=ngram)
-            text = f"Table 1, {ngram}-gram, {name} blank: CER {paper[ngram]} in the paper, on IAM"
-            found[f"table1/ngram{ngram}/{name}_blank"] = replace(demo, description=text, loss=loss)
-    return found
+    for corpus in IMAGES:
+        for ngram in (0, 1, 2):
+            for name, blank, paper in rows:
+                # As published: only an optional blank is needed between equal tokens.
+                loss = LossSettings(blank, allow_repeats=blank != "optional", ngram=ngram)
+                text = f"Table 1, {ngram}-gram, {name} blank: CER {paper[ngram]} in the paper"
+                yield (
+                    f"table1/{corpus}/ngram{ngram}/{name}_blank",
+                    replace(_BASES[corpus], description=text, loss=loss),
+                )
+
+
+def _table2() -> Iterator[tuple[str, Experiment]]:
+    paper = {
+        ("letters", None): "CER 6.4 and 544 s",
+        ("letters", 0): "CER 6.8 and 249 s",
+        ("letters", 10): "CER 6.5 and 202 s",
+        ("pieces", None): "no CER and 17,939 s",
+        ("pieces", 0): "CER 22.2 and 683 s",
+        ("pieces", 10): "CER 19.8 and 204 s",
+    }
+    for corpus in IMAGES:
+        bases = {
+            "letters": _BASES[corpus],
+            "pieces": _pieces(corpus, 1000, marginalize=False),
+        }
+        for (kind, prune), found in paper.items():
+            cell = "dense" if prune is None else f"prune{prune}"
+            what = "no pruning" if prune is None else f"pruning {prune}"
+            text = f"Table 2, bigrams of {kind}, {what}: {found} for an epoch in the paper"
+            yield (
+                f"table2/{corpus}/{kind}/{cell}",
+                replace(bases[kind], description=text, loss=LossSettings(ngram=2, prune=prune)),
+            )
+
+
+def _figure5() -> Iterator[tuple[str, Experiment]]:
+    ways = {"sentencepiece": "as SentencePiece spells", "marginal": "marginalised"}
+    for corpus, sizes in _NUM_PIECES.items():
+        for size in sizes:
+            for way, name in ways.items():
+                base = _pieces(corpus, size, marginalize=way == "marginal")
+                text = f"{_FIGURE_5[corpus]}, {size} word pieces, {name}"
+                yield f"fig5/{corpus}/pieces{size}/{way}", replace(base, description=text)
+    for corpus, rates in _FIGURE_5D.items():
+        for rate in rates:
+            for way, name in ways.items():
+                base = _pieces(corpus, 1000, marginalize=way == "marginal")
+                text = f"Figure 5d, 1000 word pieces, sub-sampling {rate}, {name}"
+                yield (
+                    f"fig5d/{corpus}/subsampling{rate}/{way}",
+                    replace(base, description=text, model=replace(base.model, subsampling=rate)),
+                )
+
+
+def _table3() -> Iterator[tuple[str, Experiment]]:
+    paper: list[tuple[Inner, str, float]] = [
+        ("wfst", "of graphs", 19.5),
+        ("ordinary", "that is ordinary", 20.7),
+    ]
+    for corpus in IMAGES:
+        base = _pieces(corpus, 1000, marginalize=False)
+        model = ModelSettings("paper", subsampling=4)
+        if corpus == "letters":  # with half of the usual epochs, as the network is slow
+            model = ModelSettings("small", subsampling=2)
+            base = replace(base, optim=replace(base.optim, epochs=6))
+        for inner, name, cer in paper:
+            yield (
+                f"table3/{corpus}/{inner}",
+                replace(
+                    base,
+                    description=f"Table 3, a convolution {name}: CER {cer} in the paper",
+                    model=replace(model, inner=inner),
+                ),
+            )
+
+
+def _variants() -> Iterator[tuple[str, Experiment]]:
+    found = {
+        "spike": ("tokens of one frame", LossSettings(max_frames=1, allow_repeats=True)),
+        "limited": ("tokens of one or two frames", LossSettings(max_frames=2)),
+        "spaced": ("1 to 6 blanks between tokens", LossSettings(min_blanks=1, max_blanks=6)),
+    }
+    for corpus in IMAGES:
+        for name, (text, loss) in found.items():
+            yield (
+                f"variants/{corpus}/{name}",
+                replace(_BASES[corpus], description=f"CTC with {text} (appendix A)", loss=loss),
+            )
 
 
 #: The named experiments.
-EXPERIMENTS: dict[str, Experiment] = _experiments()
+EXPERIMENTS: dict[str, Experiment] = {
+    "demo": _DEMO,
+    **dict(_table1()),
+    **dict(_table2()),
+    **dict(_figure5()),
+    **dict(_table3()),
+    **dict(_variants()),
+}
 
 
 def find(name: str) -> Experiment:
@@ -57,8 +203,8 @@ def find(name: str) -> Experiment:
         ValueError: If there is none of that name.
 
     >>> from arcgrad.recipes import catalog
-    >>> catalog.find("table1/ngram2/no_blank").loss
-    LossSettings(blank='none', allow_repeats=True, ngram=2)
+    >>> catalog.find("table1/letters/ngram2/no_blank").loss.ngram
+    2
     """
     if name not in EXPERIMENTS:
         raise ValueError(
@@ -66,3 +212,18 @@ def find(name: str) -> Experiment:
             f"{nearest(name, EXPERIMENTS)}"
         )
     return EXPERIMENTS[name]
+
+
+def cells(artefact: str, corpus: str) -> dict[str, Experiment]:
+    """The experiments of a table or figure on a corpus, by the names of its cells.
+
+    >>> from arcgrad.recipes import catalog
+    >>> list(catalog.cells("table3", "letters"))
+    ['wfst', 'ordinary']
+    """
+    prefix = f"{artefact}/{corpus}/"
+    return {
+        name.removeprefix(prefix): experiment
+        for name, experiment in EXPERIMENTS.items()
+        if name.startswith(prefix)
+    }

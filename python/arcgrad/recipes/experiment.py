@@ -24,6 +24,7 @@ __all__ = [
 ]
 
 Blank = Literal["none", "forced", "optional"]
+Inner = Literal["none", "wfst", "ordinary"]
 
 
 @dataclass(frozen=True)
@@ -56,10 +57,22 @@ class TokenSettings:
     Attributes:
         kind: Letters, or word pieces that are learned from the training texts.
         num_pieces: The number of word pieces.
+        marginalize: Whether the loss sums over all ways to spell a text in word pieces; else it
+            takes the one of SentencePiece.
+
+    Raises:
+        ValueError: If the number of pieces is not positive.
     """
 
     kind: Literal["letters", "pieces"] = "letters"
     num_pieces: int = 1000
+    marginalize: bool = False
+
+    def __post_init__(self) -> None:
+        if self.num_pieces < 1:
+            raise ValueError(
+                f"TokenSettings: num_pieces must be positive, but it is {self.num_pieces}"
+            )
 
 
 @dataclass(frozen=True)
@@ -69,14 +82,20 @@ class ModelSettings:
     Attributes:
         preset: Its size, see :meth:`arcgrad.recipes.models.TDS2d.preset`; or ``"plain"`` for
             :class:`arcgrad.recipes.models.PlainConv2d`, for images.
-        subsampling: How many columns or frames make one output, by default that of the preset. It
-            is fixed for ``"plain"``.
+        subsampling: How many columns or frames make one output, by default that of the preset.
+            Those before an inner convolution, which sub-samples four times more, if there is one.
         dropout: The share of activations that are dropped in training.
+        inner: A convolution inside of the network for images, from letters to word pieces:
+            ``"wfst"`` for one whose kernels are graphs
+            (:class:`arcgrad.recipes.models.TDS2dTransducer`), ``"ordinary"`` for a usual one.
+        inner_pieces: The number of word pieces that it knows.
     """
 
     preset: Literal["small", "paper", "recipe", "plain"] = "small"
     subsampling: int | None = None
     dropout: float = 0.1
+    inner: Inner = "none"
+    inner_pieces: int = 200
 
 
 @dataclass(frozen=True)
@@ -86,12 +105,24 @@ class LossSettings:
     Attributes:
         blank: Whether there is a blank, and whether it must stand between tokens.
         allow_repeats: Whether equal tokens may follow one another without a blank.
-        ngram: The order of the dense transitions that are learned; 0 for none.
+        ngram: The order of the transitions that are learned; 0 for none.
+        prune: Transitions are those n-grams of the highest order that the training targets have
+            more often than this, with back-off to lower orders, of which all are kept. By default
+            there is one for every n-gram, and no back-off.
+        min_frames: How many frames a token lasts at least.
+        max_frames: How many it lasts at most, by default any number.
+        min_blanks: How many blanks are between tokens at least.
+        max_blanks: How many are between them at most, by default any number.
     """
 
     blank: Blank = "optional"
     allow_repeats: bool = False
     ngram: int = 0
+    prune: int | None = None
+    min_frames: int = 1
+    max_frames: int | None = None
+    min_blanks: int = 0
+    max_blanks: int | None = None
 
 
 @dataclass(frozen=True)
@@ -208,8 +239,8 @@ def to_dict(experiment: Experiment) -> dict[str, Any]:
     """All settings, as JSON can hold them.
 
     >>> from arcgrad.recipes import catalog, experiment
-    >>> experiment.to_dict(catalog.find("demo"))["loss"]
-    {'blank': 'optional', 'allow_repeats': False, 'ngram': 0}
+    >>> experiment.to_dict(catalog.find("demo"))["tokens"]
+    {'kind': 'letters', 'num_pieces': 1000, 'marginalize': False}
     """
     return dataclasses.asdict(experiment)
 

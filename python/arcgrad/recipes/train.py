@@ -23,7 +23,7 @@ from torch.utils.data import DataLoader
 
 from arcgrad import _files
 
-from .data import Batch, BucketSampler, Dataset, Splits, collate, load_tokenizer
+from .data import Batch, BucketSampler, Dataset, Splits, collate
 from .experiment import Experiment, OptimSettings, from_dict, to_dict
 from .metrics import Errors, Evaluation, char_errors, evaluate, word_errors
 from .recognizer import Recognizer, load_data
@@ -31,7 +31,7 @@ from .recognizer import Recognizer, load_data
 __all__ = ["Result", "TrainingError", "evaluate_run", "load_run", "train"]
 
 BEST, LAST = "best.pt", "last.pt"
-EXPERIMENT, METRICS, TOKENS = "experiment.json", "metrics.jsonl", "tokens"
+EXPERIMENT, METRICS = "experiment.json", "metrics.jsonl"
 BAD_BATCH = "bad_batch.pt"
 
 # The share of a one-cycle schedule in which rates rise.
@@ -106,7 +106,7 @@ class _Run:
 
     def save_settings(self, experiment: Experiment, recognizer: Recognizer) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
-        recognizer.tokenizer.save(self.path / TOKENS)
+        recognizer.save(self.path)
         text = json.dumps(to_dict(experiment), indent=2) + "\n"
         _files.write(self.path / EXPERIMENT, text.encode())
 
@@ -242,7 +242,8 @@ def _threads(count: int) -> Iterator[None]:
 
 
 def _same_but_epochs(one: Experiment, other: Experiment) -> bool:
-    return replace(one, optim=replace(one.optim, epochs=other.optim.epochs)) == other
+    optim = replace(one.optim, epochs=other.optim.epochs)
+    return replace(one, optim=optim, description=other.description) == other
 
 
 class _Training:
@@ -518,7 +519,7 @@ def load_run(
     run = _Run(path)
     experiment = run.settings("load_run")
     content = run.load("load_run", names[checkpoint])
-    recognizer = Recognizer(experiment, load_tokenizer(run.path / TOKENS), content["height"])
+    recognizer = Recognizer.load(experiment, run.path, content["height"])
     recognizer.network.load_state_dict(content["network"])
     recognizer.criterion.load_state_dict(content["criterion"])
     return experiment, recognizer.eval()

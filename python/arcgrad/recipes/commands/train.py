@@ -19,8 +19,8 @@ INTERRUPTED = 130
 @app.command(
     "train",
     epilog="Examples: [bold]arcgrad train demo[/bold]  ·  "
-    "[bold]arcgrad train table1/ngram2/no_blank --set optim.learning_rate=1e-3 --epochs 5[/bold]"
-    "  ·  [bold]arcgrad train demo --resume[/bold]",
+    "[bold]arcgrad train table1/letters/ngram2/no_blank --set seed=1 --epochs 5[/bold]  ·  "
+    "[bold]arcgrad train demo --resume[/bold]",
 )
 def run_train(
     experiment: Annotated[str, typer.Argument(help="A name of 'arcgrad experiments'.")],

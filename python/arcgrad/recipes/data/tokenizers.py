@@ -18,6 +18,9 @@ from arcgrad import _files
 # Stands between words, and at the front of pieces that start a word.
 BOUNDARY = "▁"
 
+# The most letters of a piece.
+MAX_LETTERS = 16
+
 # The longest text that SentencePiece can be told not to leave out.
 MAX_BYTES = 1 << 30
 
@@ -177,12 +180,13 @@ class WordPieces:
             )
 
     @classmethod
-    def train(cls, texts: Iterable[str], size: int) -> WordPieces:
+    def train(cls, texts: Iterable[str], size: int, *, max_length: int | None = None) -> WordPieces:
         """Learns word pieces with SentencePiece's unigram model.
 
         Args:
             texts: The training texts, and no others. Every letter in them becomes a piece.
             size: The number of pieces.
+            max_length: The most letters that a piece may have, with the boundary; by default 16.
 
         Returns:
             The tokenizer.
@@ -215,6 +219,7 @@ class WordPieces:
                 # Letters stay what they are: other rules would change some before they are learned.
                 normalization_rule_name="identity",
                 max_sentence_length=MAX_BYTES,
+                max_sentencepiece_length=MAX_LETTERS if max_length is None else max_length,
                 num_threads=1,  # sums of several threads would depend on their number
                 minloglevel=2,
             )

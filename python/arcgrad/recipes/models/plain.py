@@ -7,25 +7,29 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .layers import MaskedInstanceNorm, frame_mask, read_lengths
+from .layers import MaskedInstanceNorm, conv_lengths, frame_mask, read_lengths
+
+# The strides of the convolutions over columns, after the images were halved, by sub-sampling.
+STRIDES = {2: (1, 1), 4: (2, 1), 8: (2, 2), 12: (3, 2)}
+KERNEL = 5
 
 
 class PlainConv2d(nn.Module):
-    """Two convolutions over an image, then three over its columns, two columns for one output.
+    """Two convolutions over an image, then three over its columns.
 
     Args:
         height: The height of images, a multiple of 4.
         num_outputs: The number of output channels.
+        subsampling: How many columns make one output: 2, 4, 8 or 12.
         channels: The channels of the second convolution; the first has half of them, those over
             columns have twice as many.
         dropout: The share of activations over columns that are dropped in training.
 
-    Called with ``[B, height, W]`` and the widths of images; returns ``[B, W // 2, num_outputs]``
-    and their lengths. Outputs beyond them mean nothing, and nothing beyond the widths reaches
-    others.
+    Called with ``[B, height, W]`` and the widths of images; returns ``[B, W', num_outputs]`` and
+    their lengths. Outputs beyond them mean nothing, and nothing beyond the widths reaches others.
 
     Raises:
-        ValueError: If the height is no multiple of 4.
+        ValueError: If the height is no multiple of 4, or there is no such sub-sampling.
 
     >>> import torch
     >>> from arcgrad.recipes.models import PlainConv2d
@@ -36,11 +40,23 @@ class PlainConv2d(nn.Module):
     """
 
     def __init__(
-        self, height: int, num_outputs: int, *, channels: int = 64, dropout: float = 0.1
+        self,
+        height: int,
+        num_outputs: int,
+        *,
+        subsampling: int = 2,
+        channels: int = 64,
+        dropout: float = 0.1,
     ) -> None:
         super().__init__()
         if height < 4 or height % 4:
             raise ValueError(f"PlainConv2d: the height must be a multiple of 4, but it is {height}")
+        if subsampling not in STRIDES:
+            raise ValueError(
+                f"PlainConv2d: the sub-sampling must be one of {', '.join(map(str, STRIDES))}, but "
+                f"it is {subsampling}"
+            )
+        self.strides = STRIDES[subsampling]
         self.height = height
         self.image = nn.ModuleList(
             [
@@ -52,8 +68,8 @@ class PlainConv2d(nn.Module):
         width = 2 * channels
         self.columns = nn.ModuleList(
             [
-                nn.Conv1d(channels * height // 4, width, 5, padding=2),
-                nn.Conv1d(width, width, 5, padding=2),
+                nn.Conv1d(channels * height // 4, width, KERNEL, self.strides[0], KERNEL // 2),
+                nn.Conv1d(width, width, KERNEL, self.strides[1], KERNEL // 2),
             ]
         )
         self.norms = nn.ModuleList([MaskedInstanceNorm(width), MaskedInstanceNorm(width)])
@@ -62,7 +78,10 @@ class PlainConv2d(nn.Module):
 
     def output_lengths(self, lengths: Any) -> Tensor:
         """The lengths of outputs for the widths of images."""
-        return torch.as_tensor(lengths) // 2
+        sizes = torch.as_tensor(lengths) // 2
+        for stride in self.strides:
+            sizes = conv_lengths(sizes, KERNEL, stride, KERNEL // 2)
+        return sizes
 
     def forward(self, x: Tensor, lengths: Any = None) -> tuple[Tensor, Tensor]:
         """Outputs and their lengths; see the class."""
@@ -80,6 +99,9 @@ class PlainConv2d(nn.Module):
         x = x.flatten(1, 2)
         mask = frame_mask(sizes, x.shape[-1])
         x = x.masked_fill(~mask[:, None], 0.0)
-        for conv, norm in zip(self.columns, self.norms, strict=True):
-            x = self.dropout(norm(conv(x), mask).relu()).masked_fill(~mask[:, None], 0.0)
+        for conv, norm, stride in zip(self.columns, self.norms, self.strides, strict=True):
+            x = conv(x)
+            sizes = conv_lengths(sizes, KERNEL, stride, KERNEL // 2)
+            mask = frame_mask(sizes, x.shape[-1])
+            x = self.dropout(norm(x, mask).relu()).masked_fill(~mask[:, None], 0.0)
         return self.output(x).transpose(1, 2), sizes

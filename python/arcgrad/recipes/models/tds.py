@@ -16,9 +16,9 @@ _CONVS: tuple[Any, ...] = (nn.Conv1d, nn.Conv2d)
 
 # How strides along the frames make up the sub-sampling, for networks of so many groups.
 _FRAME_STRIDES: dict[int, dict[int, tuple[int, ...]]] = {
-    2: {4: (2, 2), 8: (4, 2)},
-    3: {4: (2, 2, 1), 8: (2, 2, 2), 16: (4, 2, 2), 24: (4, 3, 2)},
-    4: {4: (2, 2, 1, 1), 8: (2, 2, 2, 1), 16: (2, 2, 2, 2), 24: (3, 2, 2, 2)},
+    2: {2: (2, 1), 4: (2, 2), 8: (4, 2)},
+    3: {2: (2, 1, 1), 4: (2, 2, 1), 8: (2, 2, 2), 16: (4, 2, 2), 24: (4, 3, 2)},
+    4: {2: (2, 1, 1, 1), 4: (2, 2, 1, 1), 8: (2, 2, 2, 1), 16: (2, 2, 2, 2), 24: (3, 2, 2, 2)},
 }
 
 
@@ -327,7 +327,7 @@ class TDS2d(nn.Module):
                 million parameters, for lines that are 16 pixels high and processors.
             height: The height of images.
             num_outputs: The number of output channels.
-            subsampling: How many columns make one output: 4 (for letters), 8, 16 or 24; a preset
+            subsampling: How many columns make one output: 2, 4 (for letters), 8, 16 or 24; a preset
                 has a usual number. Every group halves the height.
             dropout: The share of activations that are dropped in training.
 

@@ -101,6 +101,7 @@ class TDS2dTransducer(nn.Module):
         pieces: Sequence[str],
         *,
         letters: Sequence[str] | None = None,
+        subsampling: int = 4,
         wfst: bool = True,
         dropout: float = 0.1,
         **options: Any,
@@ -115,17 +116,22 @@ class TDS2dTransducer(nn.Module):
             num_outputs: The number of output channels.
             pieces: The word pieces that the convolution knows.
             letters: The letters; by default those of the pieces.
+            subsampling: How many columns make one frame before the convolution, which makes one of
+                four of these.
             wfst: Whether the convolution is one of graphs.
             dropout: The share of activations that are dropped in training.
             options: Further options, which come before those of the preset.
         """
         preset = find_preset("TDS2dTransducer", PRESETS_2D, name)
-        # The convolution sub-samples 4 times, after 4 times by the first groups.
-        *groups, last = preset.groups("TDS2dTransducer", 4)
+        *groups, last = preset.groups("TDS2dTransducer", subsampling)
+        if last.stride[-1] != 1:
+            raise ValueError(
+                "TDS2dTransducer: all of the sub-sampling must come before the last group, but for "
+                f"{subsampling} it does not"
+            )
         if name == "recipe" and wfst:
-            options = {"kernel_size": 7, "learn": False, "scale": "sqrt", **options}
-        elif name == "recipe":
-            options = {"kernel_size": 7, **options}
+            options = {"learn": False, "scale": "sqrt", **options}
+        options = {"kernel_size": cls.kernel_size(name), **options}
         return cls(
             height,
             num_outputs,
@@ -139,6 +145,11 @@ class TDS2dTransducer(nn.Module):
             dropout=dropout,
             **options,
         )
+
+    @staticmethod
+    def kernel_size(name: str) -> int:
+        """The number of frames of the convolution of a preset, which its pieces must fit into."""
+        return 7 if name == "recipe" else 5
 
     def output_lengths(self, lengths: Any) -> Tensor:
         """The lengths of outputs for the widths of images."""
