@@ -2,6 +2,6 @@
 
 from ._app import app
 
-from . import experiments, pieces, test, train  # isort: skip
+from . import experiments, pieces, reproduce, test, train  # isort: skip
 
-__all__ = ["app", "experiments", "pieces", "test", "train"]
+__all__ = ["app", "experiments", "pieces", "reproduce", "test", "train"]

@@ -1,0 +1,67 @@
+"""``arcgrad reproduce``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from arcgrad.recipes import reproduce as reproduction
+
+from ._app import Device, Quiet, Threads, app
+
+
+@app.command(
+    "reproduce",
+    epilog="Examples: [bold]arcgrad reproduce table1 --jobs 2[/bold]  ·  "
+    "[bold]arcgrad reproduce fig5 --quick[/bold]  ·  "
+    "[bold]arcgrad reproduce table2 --data iam --data-path IAM --device cuda[/bold]",
+)
+def run_reproduce(
+    artefact: Annotated[
+        str,
+        typer.Argument(
+            help="table1, table2, table3, table4, fig5, fig7 or fig8 of the paper; or variants."
+        ),
+    ],
+    data: Annotated[
+        str | None,
+        typer.Option(help="letters, digits, iam, librispeech or wsj; by default what is here."),
+    ] = None,
+    data_path: Annotated[Path | None, typer.Option(help="The folder of the corpus.")] = None,
+    out: Annotated[Path, typer.Option(help="The folder for tables, pictures and runs.")] = Path(
+        "results"
+    ),
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Another setting, for all cells."),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Train very little, to see that it runs.")
+    ] = False,
+    jobs: Annotated[int, typer.Option(min=1, help="How many cells are trained at a time.")] = 1,
+    device: Device = "cpu",
+    threads: Threads = 1,
+    quiet: Quiet = False,
+) -> None:
+    """Train all cells of a table or figure of the paper, and write it beside the paper's.
+
+    Runs that are done are kept, and others go on where they were: repeat the command after an
+    interruption.
+    """
+    changed = [] if data_path is None else [f"data.path={data_path}"]
+    written = reproduction.reproduce(
+        artefact,
+        data,
+        out,
+        settings=[*changed, *(settings or [])],
+        quick=quick,
+        jobs=jobs,
+        device=device,
+        threads=threads,
+        quiet=quiet,
+    )
+    if not quiet:
+        for path in written:
+            typer.echo(f"wrote {path}")
