@@ -35,7 +35,9 @@ def test_a_table_has_a_number_for_each_cell_beside_that_of_the_paper(tmp_path):
             expected = [f"{result['validation_cer']:.1f}", f"{result['test_cer']:.1f}"]
             assert row[1 + 3 * place : 4 + 3 * place] == [*expected, str(TABLE_1[blank][ngram])]
             run = tmp_path / f"runs/table1/letters/ngram{ngram}/{blank}_blank"
-            history = [json.loads(line) for line in (run / "metrics.jsonl").open()]
+            history = [
+                json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()
+            ]
             assert result["validation_cer"] == history[0]["validation_cer"]
             assert training.evaluate_run(run).cer == result["test_cer"]
     assert "`arcgrad reproduce table1 --data letters`" in page.read_text()
@@ -115,7 +117,7 @@ def test_figure_5_has_a_curve_for_each_way_to_spell(tmp_path):
     assert [path.suffix for path in written] == [".md", ".json", ".svg"]
     header, _, *body = rows(written[0])
     assert header == ["number of word pieces", "SentencePiece", "test", "marginalised", "test"]
-    assert [row[0] for row in body] == ["18", "22", "28", "36"]
+    assert [row[0] for row in body] == ["18", "20", "23", "26"]
     assert "on digits (quick)" in written[0].read_text()
 
 

@@ -66,8 +66,8 @@ _BASES = {
 _PIECES_SUBSAMPLING = {"letters": 4, "iam": 16, "digits": 8, "librispeech": 8, "wsj": 8}
 # That of Figure 5d; letters of IAM are three times as wide as those of ``letters``.
 _FIGURE_5D = {"letters": (2, 4, 8, 12), "iam": (4, 8, 16, 24)}
-# The numbers of pieces of Figure 5; ten words have no more than 36.
-_NUM_PIECES = dict.fromkeys(_BASES, (200, 500, 1000, 1500)) | {"digits": (18, 22, 28, 36)}
+# The numbers of pieces of Figure 5; the ten words of digits have no more than 26.
+_NUM_PIECES = dict.fromkeys(_BASES, (200, 500, 1000, 1500)) | {"digits": (18, 20, 23, 26)}
 _FIGURE_5 = {"wsj": "Figure 5a", "librispeech": "Figure 5b", "iam": "Figure 5c"}
 _FIGURE_5 |= {"letters": "Figure 5c", "digits": "Figures 5a and b"}
 IMAGES = ("letters", "iam")
