@@ -1,6 +1,8 @@
 #include "arcgrad/tape.h"
 
 #include <algorithm>
+#include <list>
+#include <typeinfo>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -286,7 +288,6 @@ class Walk {
     std::vector<size_t> alone;
     for (size_t i = 0; i < active.size(); ++i) {
       const Body& body = *nodes_[active[i]].body;
-      // An op that uses all threads runs once, in its turn.
       const bool is_parallel = body.rule->is_parallel();
       if (!is_parallel) alone.push_back(i);
       for (size_t k = 0; k < body.inputs.size(); ++k) {
@@ -296,33 +297,63 @@ class Walk {
         common[i].push_back(is_shared ? grad : nullptr);
       }
     }
-    auto add = [&](size_t i, std::vector<Weights*>& grads) {
-      if (std::ranges::all_of(grads, [](Weights* grad) { return grad == nullptr; })) return;
-      const Node& node = nodes_[active[i]];
-      const Rule& rule = *node.body->rule;
-      std::vector<Weights> together(rule.takes_strided() ? 0 : grads.size());
-      const std::vector<Weights*> apart = grads;
-      for (size_t k = 0; k < together.size(); ++k) {
-        if (!grads[k] || grads[k]->layout().is_contiguous()) continue;
-        together[k] = Weights::zeros(grads[k]->size(), grads[k]->dtype());
-        grads[k] = &together[k];
-      }
-      rule.add(node.deltas, grads);
-      for (size_t k = 0; k < together.size(); ++k)
-        if (together[k]) apart[k]->add(together[k]);
-    };
     int64_t size = 0;
     for (size_t i : alone)
       for (const Weights& delta : nodes_[active[i]].deltas) size += delta.size();
-    const auto add_own = [&](size_t k) { add(alone[k], own[alone[k]]); };
+    const auto add_own = [&](size_t k) {
+      const size_t i = alone[k];
+      add({&active[i], 1}, {&own[i], 1});
+    };
     if (size < kSmallBatch)
       serial_for(alone.size(), add_own);
     else
       parallel_for(alone.size(), add_own);
+    // An op that uses all threads runs with all others of its kind, in the turn of the first.
+    std::vector<bool> done(active.size());
     for (size_t i = 0; i < active.size(); ++i) {
-      add(i, common[i]);
-      if (!nodes_[active[i]].keep) nodes_[active[i]].deltas.clear();
+      if (done[i]) continue;
+      if (std::ranges::all_of(common[i], [](Weights* grad) { return grad == nullptr; })) {
+        if (!nodes_[active[i]].keep) nodes_[active[i]].deltas.clear();
+        continue;
+      }
+      std::vector<size_t> kin = {active[i]};
+      std::vector<std::vector<Weights*>> grads = {std::move(common[i])};
+      const Rule& rule = *nodes_[active[i]].body->rule;
+      for (size_t j = i + 1; rule.is_parallel() && j < active.size(); ++j) {
+        const Rule& other = *nodes_[active[j]].body->rule;
+        if (done[j] || typeid(other) != typeid(rule)) continue;
+        done[j] = true;
+        kin.push_back(active[j]);
+        grads.push_back(std::move(common[j]));
+      }
+      add(kin, grads);
+      for (size_t k : kin)
+        if (!nodes_[k].keep) nodes_[k].deltas.clear();
     }
+  }
+
+  /// Adds what entries of one kind pull back to their gradients, in their order.
+  void add(std::span<const size_t> entries, std::span<std::vector<Weights*>> grads) const {
+    std::vector<Rule::Call> calls;
+    struct Apart {
+      Weights together;
+      Weights* apart;
+    };
+    std::list<Apart> moved;
+    for (size_t i = 0; i < entries.size(); ++i) {
+      if (std::ranges::all_of(grads[i], [](Weights* grad) { return grad == nullptr; })) continue;
+      const Node& node = nodes_[entries[i]];
+      const Rule& rule = *node.body->rule;
+      for (Weights*& grad : grads[i]) {
+        if (rule.takes_strided() || !grad || grad->layout().is_contiguous()) continue;
+        moved.push_back({Weights::zeros(grad->size(), grad->dtype()), grad});
+        grad = &moved.back().together;
+      }
+      calls.push_back({&rule, node.deltas, grads[i]});
+    }
+    if (calls.empty()) return;
+    calls[0].rule->add_together(calls);
+    for (const Apart& each : moved) each.apart->add(each.together);
   }
 
   Graph* find_recorded(const Var& var) {

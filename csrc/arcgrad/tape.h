@@ -19,6 +19,17 @@ class Rule {
   /// Adds the pull-back of `deltas`, one per output, into `grads`, one per input. A delta that is
   /// empty counts as zero; a null gradient is not wanted. Both are contiguous, but see below.
   virtual void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const = 0;
+  /// A call of add().
+  struct Call {
+    const Rule* rule;
+    std::span<const Weights> deltas;
+    std::span<Weights* const> grads;
+  };
+  /// Does calls of rules of this class, with the result of one after the other. A rule that uses
+  /// the threads of the pool can do better.
+  virtual void add_together(std::span<const Call> calls) const {
+    for (const Call& call : calls) call.rule->add(call.deltas, call.grads);
+  }
   /// The same as graphs on the tape, one per input, so that they can be differentiated again. Null
   /// states stand for zero. Without an override there is no further order, and this throws.
   virtual std::vector<Graph> record(std::span<const Graph> deltas,

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <unordered_set>
 
 #include "arcgrad/batch.h"
 #include "arcgrad/ops.h"
@@ -65,35 +66,63 @@ class Batch {
     return {};
   }
 
-  /// Adds `deltas[i]` times the posteriors of example i to the gradients of its factors. A null
-  /// gradient is not wanted.
-  void add_gradients(std::span<const double> deltas, std::span<Weights* const> graph_grads,
-                     std::span<Weights* const> emission_grads) const {
-    const EmissionsGrads to = destinations(emission_grads);
-    clear_unused(to);
-    std::vector<Buffer<double>> arcs(pieces_.size());
-    parallel_for(pieces_.size(), [&](size_t k) {
-      const Piece& piece = pieces_[k];
-      const Plan::Group& group = plan_.groups[piece.group];
-      if (graph_grads[group.graph])
-        arcs[k].assign(static_cast<size_t>(plan_.graphs[group.graph].num_arcs()), 0.0);
+  /// What flows into the scores of a batch, and where to: `deltas[i]` times the posteriors of
+  /// example i are added to the gradients of its factors. A null gradient is not wanted.
+  struct Flow {
+    const Batch* batch;
+    std::vector<double> deltas;
+    std::span<Weights* const> graph_grads, emission_grads;
+  };
+  static void add_gradients(std::span<const Flow> flows) {
+    std::vector<Weights*> of_examples;
+    std::vector<int32_t> labels;
+    struct Job {
+      const Flow& flow;
+      const Piece& piece;
+      size_t first;  // example of the batch, among all
+    };
+    std::vector<Job> jobs;
+    for (const Flow& flow : flows) {
+      for (const Piece& piece : flow.batch->pieces_)
+        jobs.push_back({flow, piece, of_examples.size()});
+      flow.batch->list_destinations(flow.emission_grads, of_examples, labels);
+    }
+    const EmissionsGrads to(std::move(of_examples), std::move(labels));
+    size_t first = 0;
+    for (const Flow& flow : flows) {
+      flow.batch->clear_unused(to, first);
+      first += flow.deltas.size();
+    }
+    std::vector<Buffer<double>> arcs(jobs.size());
+    parallel_for(jobs.size(), [&](size_t k) {
+      const auto& [flow, piece, begin_of_batch] = jobs[k];
+      const Plan& plan = flow.batch->plan_;
+      const size_t graph = plan.groups[piece.group].graph;
+      if (flow.graph_grads[graph])
+        arcs[k].assign(static_cast<size_t>(plan.graphs[graph].num_arcs()), 0.0);
       for (const auto& [run, begin, count] : piece.runs) {
         std::array<double, kMostTogether> delta;
         std::array<EmissionsGrad, kMostTogether> grads;
         for (size_t j = 0; j < count; ++j) {
-          delta[j] = deltas[piece.examples[begin + j]];
-          grads[j] = to.at(piece.examples[begin + j]);
+          const size_t example = piece.examples[begin + j];
+          delta[j] = flow.deltas[example];
+          grads[j] = to.at(begin_of_batch + example);
           if (!grads[j].is_unset ||
               (run->clears_rows() && delta[j] != 0.0 && run->scores[j] != kNegInf))
             continue;
-          grads[j].clear(0, plan_.examples[piece.examples[begin + j]].view.frames);
+          grads[j].clear(0, plan.examples[example].view.frames);
           grads[j].is_unset = false;
         }
         run->add_gradients({delta.data(), count}, {grads.data(), count}, arcs[k]);
       }
     });
     to.join();
-    sum_arcs(arcs, graph_grads);
+    size_t done = 0;
+    for (const Flow& flow : flows) {
+      const size_t count = flow.batch->pieces_.size();
+      flow.batch->sum_arcs({arcs.data() + done, count}, flow.graph_grads);
+      done += count;
+    }
   }
 
   /// The same for the derivatives of the posteriors along a direction per factor, scaled by
@@ -102,8 +131,11 @@ class Batch {
                       std::span<const Weights> emission_moves,
                       std::span<Weights* const> graph_grads,
                       std::span<Weights* const> emission_grads, std::span<double> slopes) const {
-    const EmissionsGrads to = destinations(emission_grads);
-    clear_unused(to);
+    std::vector<Weights*> of_examples;
+    std::vector<int32_t> labels;
+    list_destinations(emission_grads, of_examples, labels);
+    const EmissionsGrads to(std::move(of_examples), std::move(labels));
+    clear_unused(to, 0);
     const auto to_doubles = [](std::span<const Weights> moves) {
       std::vector<std::vector<double>> out;
       for (const Weights& move : moves)
@@ -146,25 +178,27 @@ class Batch {
     std::vector<PartialRun> runs;
   };
 
-  EmissionsGrads destinations(std::span<Weights* const> grads) const {
-    std::vector<Weights*> of_examples;
-    std::vector<int32_t> labels;
+  /// Appends where the gradients of the examples' emissions go.
+  void list_destinations(std::span<Weights* const> grads, std::vector<Weights*>& of_examples,
+                         std::vector<int32_t>& labels) const {
     for (const Plan::Example& example : plan_.examples) {
       of_examples.push_back(grads[example.emissions]);
       labels.push_back(example.view.labels);
     }
-    return {std::move(of_examples), std::move(labels)};
   }
 
-  /// Clears the gradients of examples that no piece runs.
-  void clear_unused(const EmissionsGrads& to) const {
-    for (size_t i = 0; i < plan_.examples.size(); ++i)
-      if (!is_fused_[i] && to.at(i).is_unset) to.at(i).clear(0, plan_.examples[i].view.frames);
+  /// Clears the gradients of examples that no piece runs; that of the first one is `first`.
+  void clear_unused(const EmissionsGrads& to, size_t first) const {
+    for (size_t i = 0; i < plan_.examples.size(); ++i) {
+      if (is_fused_[i]) continue;
+      const EmissionsGrad grad = to.at(first + i);
+      if (grad.is_unset) grad.clear(0, plan_.examples[i].view.frames);
+    }
   }
 
   /// Adds the sums of the pieces to the gradients of their graphs, in the order of the list
   /// whatever thread was first.
-  void sum_arcs(std::vector<Buffer<double>>& arcs, std::span<Weights* const> grads) const {
+  void sum_arcs(std::span<Buffer<double>> arcs, std::span<Weights* const> grads) const {
     for (size_t k = 0; k < pieces_.size();) {
       const size_t first = k, graph = plan_.groups[pieces_[k].group].graph;
       for (++k; k < pieces_.size() && plan_.groups[pieces_[k].group].graph == graph; ++k)
@@ -274,7 +308,8 @@ std::vector<Graph> record_gradients(const char* op, const std::shared_ptr<const 
     inputs.push_back(delta ? delta : scalar_graph(0.0, false));
   }
   const std::span<Weights* const> all(to);
-  batch->add_gradients(scale, all.first(num_graphs), all.subspan(num_graphs));
+  const Batch::Flow flow{batch.get(), scale, all.first(num_graphs), all.subspan(num_graphs)};
+  Batch::add_gradients({&flow, 1});
   std::vector<Graph> out(num_factors, nullptr), outputs;
   std::vector<size_t> factors;
   for (size_t f = 0; f < num_factors; ++f) {
@@ -298,19 +333,34 @@ class ForwardRule final : public Rule {
   bool takes_strided() const override { return true; }
 
   void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override {
-    const Plan& plan = batch_->plan();
-    const size_t count = plan.examples.size();
-    std::vector<double> scale(count);
-    for (size_t i = 0; i < count; ++i) {
-      scale[i] = deltas[i] ? deltas[i][0] : 0.0;
-      if (!grads[i] || scale[i] == 0.0) continue;
-      const Total total(op, plan.examples[i].product, true);
-      total.add_posteriors(scale[i], *grads[i]);
+    const Call call{this, deltas, grads};
+    add_together({&call, 1});
+  }
+
+  /// Scores of a loop are differentiated as those of a list are, on all threads. Gradients that
+  /// several of them share would need a buffer for each, so these come one after the other.
+  void add_together(std::span<const Call> calls) const override {
+    constexpr int64_t kMostArcs = 1 << 22;
+    std::vector<Batch::Flow> flows;
+    std::unordered_set<const Weights*> used;
+    int64_t arcs = 0;
+    const auto finish = [&] {
+      if (!flows.empty()) Batch::add_gradients(flows);
+      flows.clear();
+      used.clear();
+      arcs = 0;
+    };
+    for (const Call& call : calls) {
+      Batch::Flow flow = static_cast<const ForwardRule&>(*call.rule).flow(call);
+      const auto is_used = [&](const Weights* grad) { return grad && used.contains(grad); };
+      if (arcs > kMostArcs || std::ranges::any_of(flow.emission_grads, is_used)) finish();
+      used.insert(flow.emission_grads.begin(), flow.emission_grads.end());
+      const Plan& plan = flow.batch->plan();
+      for (size_t g = 0; g < plan.graphs.size(); ++g)
+        if (flow.graph_grads[g]) arcs += plan.graphs[g].num_arcs();
+      flows.push_back(std::move(flow));
     }
-    for (size_t i = 0; i < count; ++i)
-      if (grads[i]) scale[i] = 0.0;
-    batch_->add_gradients(scale, grads.subspan(count, plan.graphs.size()),
-                          grads.subspan(count + plan.graphs.size()));
+    finish();
   }
 
   std::vector<Graph> record(std::span<const Graph> deltas,
@@ -333,6 +383,24 @@ class ForwardRule final : public Rule {
   }
 
  private:
+  /// What flows into factors; what is wanted of the products themselves is added to them.
+  Batch::Flow flow(const Call& call) const {
+    const Plan& plan = batch_->plan();
+    const size_t count = plan.examples.size();
+    std::vector<double> scale(count);
+    for (size_t i = 0; i < count; ++i) {
+      scale[i] = call.deltas[i] ? call.deltas[i][0] : 0.0;
+      if (!call.grads[i]) continue;
+      if (scale[i] != 0.0) {
+        const Total total(op, plan.examples[i].product, true);
+        total.add_posteriors(scale[i], *call.grads[i]);
+      }
+      scale[i] = 0.0;
+    }
+    return {batch_.get(), std::move(scale), call.grads.subspan(count, plan.graphs.size()),
+            call.grads.subspan(count + plan.graphs.size())};
+  }
+
   std::shared_ptr<const Batch> batch_;
 };
 
