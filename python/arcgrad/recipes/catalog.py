@@ -78,7 +78,7 @@ def _pieces(corpus: str, num_pieces: int, *, marginalize: bool) -> Experiment:
     base = _BASES[corpus]
     optim = base.optim
     if corpus == "letters":
-        optim = replace(optim, epochs=10)
+        optim = replace(optim, epochs=8)
     if marginalize and corpus in ("librispeech", "wsj"):
         optim = replace(optim, learning_rate=2 * optim.learning_rate)
     return replace(
