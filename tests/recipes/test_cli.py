@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from command_line import run
 from typer.testing import CliRunner
 
 from arcgrad.recipes import cli
@@ -16,15 +17,6 @@ TINY = [
     f"--set={setting}"
     for setting in ("data.train=4", "data.validation=2", "data.test=3", "optim.batch_size=2")
 ]
-
-
-def run(capsys, monkeypatch, *arguments):
-    """The exit code, output and errors of a command."""
-    monkeypatch.setattr(sys, "argv", ["arcgrad", *map(str, arguments)])
-    with pytest.raises(SystemExit) as exit:
-        cli.main()
-    printed = capsys.readouterr()
-    return exit.value.code, printed.out, printed.err
 
 
 def test_experiments_are_listed_with_what_the_paper_reports(capsys, monkeypatch):

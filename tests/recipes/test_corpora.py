@@ -150,9 +150,7 @@ def test_an_image_that_vanished_is_named(iam_tree):
     iam.prepare(iam_tree)
     data = iam.load(iam_tree).validation
     (iam_tree / "arcgrad/lines/b02-017-00.png").unlink()
-    with pytest.raises(
-        ValueError, match=r"b02-017-00\.png' must be an image, but reading it fails"
-    ):
+    with pytest.raises(ValueError, match=r"b02-017-00\.png' must be there, but it is missing"):
         data[0]
 
 

@@ -47,7 +47,7 @@ def test_word_images_are_the_letters_side_by_side():
     for index in (0, 100, len(data) - 1):
         word = int(data.ids[index].split("-")[1])
         ink = WORDS.glyphs[WORDS.begins[word] : WORDS.begins[word + 1]]
-        expected = (1.0 - np.concatenate(list(ink), axis=1) - data.mean) / data.std
+        expected = (1.0 - np.concatenate(list(ink), axis=1) - data.pixels.mean) / data.pixels.std
         np.testing.assert_allclose(data[index].input.numpy(), expected, rtol=1e-5)
         assert data[index].length == data.lengths[index] == 8 * len(data.texts[index])
         assert data.tokenizer.decode(data[index].target.tolist()) == data.texts[index]
@@ -189,7 +189,10 @@ def test_lines_can_say_another_text():
         ({"text": "too short"}, "must have lines of 3 words for train"),
         ({"text": "x" * 40 + " a" * 3}, "must have lines of 3 words for train"),
         ({"seed": -1}, "letters.load: the seed must not be negative"),
-        ({"height": 0, "train": 1}, "the height must be positive, but is 0"),
+        (
+            {"height": 0, "train": 1},
+            "the height and the deviation must be positive, but they are 0",
+        ),
     ],
 )
 def test_what_is_impossible_is_said(arguments, message):

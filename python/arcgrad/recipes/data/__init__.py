@@ -20,7 +20,7 @@ except ImportError as error:
 from . import digits, iam, letters, librispeech, wsj
 from ._audio import read_audio
 from .examples import Batch, BucketSampler, Dataset, Example, Key, Splits, collate
-from .images import ImageAugmentation, ImageDataset
+from .images import ImageAugmentation, ImageDataset, Pixels, read_image
 from .manifests import CorpusError, Prepared
 from .speech import LogMel, SpecAugment, SpeechDataset
 from .tokenizers import BOUNDARY, Letters, Tokenizer, WordPieces, load_tokenizer
@@ -37,6 +37,7 @@ __all__ = [
     "Key",
     "Letters",
     "LogMel",
+    "Pixels",
     "Prepared",
     "SpecAugment",
     "SpeechDataset",
@@ -50,5 +51,6 @@ __all__ = [
     "librispeech",
     "load_tokenizer",
     "read_audio",
+    "read_image",
     "wsj",
 ]

@@ -64,6 +64,7 @@ def read_audio(path: Path, rate: int) -> Floats:
         channels = 1 if samples.ndim == 1 else samples.shape[1]
         raise ValueError(
             f"read_audio: {str(path)!r} must have one channel and {rate} samples per second, but "
-            f"it has {channels} and {found}"
+            f"it has {channels} and {found}; convert it, such as with ffmpeg -i in.wav -ac 1 -ar "
+            f"{rate} out.wav"
         )
     return np.asarray(samples)

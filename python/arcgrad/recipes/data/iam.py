@@ -24,7 +24,7 @@ from arcgrad import _files
 
 from . import manifests
 from .examples import SPLITS, Splits
-from .images import ImageAugmentation, ImagesInFiles, scaled_width
+from .images import ImageAugmentation, ImagesInFiles, Pixels, scaled_width
 from .manifests import Line, PathLike, Prepared, Problems
 from .tokenizers import Letters
 
@@ -295,9 +295,7 @@ def load(
             [row.text for row in part],
             [scaled_width(row.width, row.height, height) for row in part],
             letters,
-            height=height,
-            mean=MEAN,
-            std=STD,
+            pixels=Pixels(height, MEAN, STD),
             augmentation=augmentation if split == "train" else None,
             split=split,
             seed=seed,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,14 +80,86 @@ def scaled_width(width: int, height: int, new_height: int) -> int:
     return max(1, round(width * new_height / height))
 
 
+@dataclass(frozen=True)
+class Pixels:
+    """What is made of an image: brought to one height, and normalised.
+
+    Args:
+        height: The height to which images are brought; the width follows.
+        mean: The mean of all pixels of the corpus, on a scale from 0 (black) to 1.
+        std: Their standard deviation.
+
+    Raises:
+        ValueError: If the height or the deviation is not positive.
+
+    >>> from PIL import Image
+    >>> from arcgrad.recipes.data import Pixels
+    >>> Pixels(height=16, mean=0.8, std=0.4)(Image.new("L", (100, 32), 255)).shape
+    torch.Size([16, 50])
+    """
+
+    height: int
+    mean: float
+    std: float
+
+    def __post_init__(self) -> None:
+        if self.height < 1 or not self.std > 0:
+            raise ValueError(
+                f"Pixels: the height and the deviation must be positive, but they are {self.height}"
+                f" and {self.std}"
+            )
+
+    def __call__(self, image: Image.Image) -> Tensor:
+        """The pixels ``[height, width]`` of a grey image; white paper has the largest value."""
+        if image.height != self.height:
+            width = scaled_width(image.width, image.height, self.height)
+            image = image.resize((width, self.height), Image.Resampling.BILINEAR)
+        pixels = torch.from_numpy(np.asarray(image, np.float32) / WHITE)
+        return (pixels - self.mean) / self.std
+
+
+def read_image(path: str | os.PathLike[str]) -> Image.Image:
+    """An image from a file, in grey and upright; what is transparent is white.
+
+    Args:
+        path: A file that Pillow reads: PNG, JPEG, TIFF, ...; of several pages the first is taken.
+
+    Raises:
+        ValueError: If the file is missing or cannot be read.
+
+    >>> from PIL import Image
+    >>> from arcgrad.recipes.data import read_image
+    >>> Image.new("RGBA", (30, 16)).save("nothing.png")
+    >>> read_image("nothing.png").getpixel((0, 0))
+    255
+    """
+    if not Path(path).exists():
+        raise ValueError(f"read_image: {str(path)!r} must be there, but it is missing")
+    try:
+        with Image.open(path) as file:
+            return _grey(ImageOps.exif_transpose(file))
+    # Besides errors of files, Pillow raises these for damaged ones.
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise ValueError(
+            f"read_image: {str(path)!r} must be an image, but reading it fails: {error}"
+        ) from None
+
+
+def _grey(image: Image.Image) -> Image.Image:
+    if image.mode.startswith("I"):  # 16 bits, which a conversion would cut off instead of scaling
+        return Image.fromarray((np.asarray(image).clip(0, 65535) // 257).astype(np.uint8))
+    if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
+        paper = Image.new("RGBA", image.size, "white")
+        image = Image.alpha_composite(paper, image.convert("RGBA"))
+    return image.convert("L")
+
+
 class ImageDataset(Dataset):
     """Images with texts; the input is ``[height, width]``, white paper being the largest value.
 
     Args:
         args: As for :class:`Dataset`.
-        height: The height to which images are brought; the width follows.
-        mean: The mean of all pixels of the corpus, on a scale from 0 (black) to 1.
-        std: Their standard deviation.
+        pixels: What is made of an image.
         augmentation: Random changes, or None.
         kwargs: As for :class:`Dataset`.
     """
@@ -94,17 +167,12 @@ class ImageDataset(Dataset):
     def __init__(
         self,
         *args: Any,
-        height: int,
-        mean: float,
-        std: float,
+        pixels: Pixels,
         augmentation: ImageAugmentation | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        if height < 1:
-            raise ValueError(f"{type(self).__name__}: the height must be positive, but is {height}")
-        self.height, self.mean, self.std = height, mean, std
-        self.augmentation = augmentation
+        self.pixels, self.augmentation = pixels, augmentation
 
     @abc.abstractmethod
     def image(self, index: int) -> Image.Image:
@@ -114,11 +182,7 @@ class ImageDataset(Dataset):
         image = self.image(index)
         if self.augmentation is not None:
             image = self.augmentation(image, rng)
-        if image.height != self.height:
-            width = scaled_width(image.width, image.height, self.height)
-            image = image.resize((width, self.height), Image.Resampling.BILINEAR)
-        pixels = torch.from_numpy(np.asarray(image, np.float32) / WHITE)
-        return (pixels - self.mean) / self.std
+        return self.pixels(image)
 
 
 class ImagesInMemory(ImageDataset):
@@ -144,12 +208,4 @@ class ImagesInFiles(ImageDataset):
 
     def image(self, index: int) -> Image.Image:
         """The image of an example as it is, in grey."""
-        path = self._paths[index]
-        try:
-            with Image.open(path) as file:
-                return file.convert("L")
-        except OSError as error:
-            raise ValueError(
-                f"{type(self).__name__}: {str(path)!r} must be an image, but reading it fails: "
-                f"{error}"
-            ) from None
+        return read_image(self._paths[index])

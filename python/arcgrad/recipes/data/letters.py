@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from ._random import check_seed, stream
 from .examples import SPLITS, Split, Splits
-from .images import WHITE, ImageAugmentation, ImagesInMemory, scaled_width
+from .images import WHITE, ImageAugmentation, ImagesInMemory, Pixels, scaled_width
 from .tokenizers import BOUNDARY, Letters
 
 Image = npt.NDArray[np.uint8]
@@ -189,15 +189,24 @@ def load(
                 texts,
                 [scaled_width(image.shape[1], HEIGHT, height) for image in images],
                 Letters(tuple(ALPHABET if task == "words" else BOUNDARY + ALPHABET)),
-                height=height,
-                mean=NORMAL[task][0],
-                std=NORMAL[task][1],
+                pixels=pixels(task, height),
                 augmentation=augmentation if split == "train" else None,
                 split=split,
                 seed=seed,
             )
         )
     return Splits(*parts)
+
+
+def pixels(task: Literal["words", "lines"], height: int = HEIGHT) -> Pixels:
+    """What is made of an image of a task.
+
+    >>> from arcgrad.recipes.data import letters
+    >>> letters.pixels("lines")
+    Pixels(height=16, mean=0.81, std=0.393)
+    """
+    mean, std = NORMAL[task]
+    return Pixels(height, mean, std)
 
 
 def _image(columns: Sequence[npt.NDArray[np.uint8]]) -> Image:
