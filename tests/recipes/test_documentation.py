@@ -5,10 +5,25 @@ import inspect
 
 import pytest
 
-from arcgrad.recipes import cli, data, experiment, inputs, metrics, models, plots, recognizer, train
+from arcgrad.recipes import (
+    alignment,
+    cli,
+    data,
+    decoding,
+    experiment,
+    inputs,
+    metrics,
+    models,
+    plots,
+    recognizer,
+    train,
+)
 
 CORPORA = [data.digits, data.iam, data.letters, data.librispeech, data.wsj]
-WHOLE = [data, experiment, inputs, metrics, models, plots, recognizer, train]
+WHOLE = [
+    *(alignment, data, decoding, experiment, inputs, metrics),
+    *(models, plots, recognizer, train),
+]
 MODULES = [*WHOLE, *CORPORA]
 
 

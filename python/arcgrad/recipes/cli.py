@@ -8,6 +8,7 @@ try:
     from rich.console import Console
 
     from .commands import app
+    from .commands._app import USER_ERROR
     from .commands.train import INTERRUPTED
     from .data import CorpusError
     from .train import TrainingError
@@ -19,13 +20,11 @@ except ImportError as error:
 
 __all__ = ["app", "main"]
 
-USER_ERROR = 2
-
 
 def main() -> None:
     """Runs the command line; what a user can mend is one line and exit code 2."""
     try:
-        app()
+        app(prog_name="arcgrad")
     except (ValueError, OSError, CorpusError, TrainingError) as error:
         message = " ".join(str(error).split())
         Console(stderr=True, highlight=False, soft_wrap=True).print(

@@ -160,14 +160,20 @@ class TransducerLoss(SequenceLoss):
         ]
         return ag.remove(ag.project_input(ag.compose(self.lexicon, chains)))
 
-    def _transitions_or_none(self) -> ag.Graph | None:
+    def transition_graph(self) -> ag.Graph | None:
+        """The transitions with the weights as they are, for a search; None if there are none.
+
+        >>> import arcgrad.torch as agt
+        >>> agt.TransducerLoss(2, transitions=2).transition_graph().num_arcs()
+        6
+        """
         if self._transition_graph is None or self.transitions is None:
             return None
         return graph(self._transition_graph, self.transitions.detach())
 
     def viterbi(self, emissions: Tensor, lengths: Any = None) -> list[list[int]]:
         """The tokens of the best path of each example, as labels."""
-        return best_labels("viterbi", emissions, lengths, self.tokens, self._transitions_or_none())
+        return best_labels("viterbi", emissions, lengths, self.tokens, self.transition_graph())
 
     def forced_align(
         self, emissions: Tensor, targets: Any, lengths: Any = None, target_lengths: Any = None
@@ -196,5 +202,5 @@ class TransducerLoss(SequenceLoss):
             lengths,
             target_lengths,
             tokens=self.tokens,
-            transitions=self._transitions_or_none(),
+            transitions=self.transition_graph(),
         )

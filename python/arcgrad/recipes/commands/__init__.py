@@ -2,6 +2,23 @@
 
 from ._app import app
 
-from . import experiments, pieces, reproduce, test, train  # isort: skip
+from . import (  # isort: skip
+    align,
+    decode,
+    experiments,
+    pieces,
+    reproduce,
+    test,
+    train,
+)
 
-__all__ = ["app", "experiments", "pieces", "reproduce", "test", "train"]
+__all__ = [
+    "align",
+    "app",
+    "decode",
+    "experiments",
+    "pieces",
+    "reproduce",
+    "test",
+    "train",
+]

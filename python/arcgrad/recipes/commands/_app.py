@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+# The exit code for what a user can mend.
+USER_ERROR = 2
+
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
@@ -22,3 +25,21 @@ Checkpoint = Annotated[str, typer.Option(help="best or last.")]
 Device = Annotated[str, typer.Option(help="Where the network is: cpu, cuda, ...")]
 Threads = Annotated[int, typer.Option(min=1, help="How many threads torch uses.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")]
+
+
+class Failures:
+    """Files that could not be used: each is named at once, and counted at the end."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def add(self, error: Exception) -> None:
+        """Says what is wrong with a file."""
+        self._count += 1
+        typer.echo(f"arcgrad: {' '.join(str(error).split())}", err=True)
+
+    def finish(self, total: int) -> None:
+        """Ends the command with an error if there were any."""
+        if self._count:
+            typer.echo(f"arcgrad: {self._count} of {total} failed", err=True)
+            raise typer.Exit(USER_ERROR)
