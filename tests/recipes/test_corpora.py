@@ -178,7 +178,7 @@ def test_iam_problems_are_counted_and_named(iam_tree):
     message = str(caught.value)
     assert message.startswith("iam.prepare: the corpus must be complete, but there are 1 lines")
     assert "3 missing images (a01-003.png or" in message
-    assert message.endswith("pass allow_missing=True to leave these out")
+    assert message.endswith("pass allow_missing=True (--allow-missing) to leave these out")
     assert not list((iam_tree / "arcgrad").glob("*.jsonl"))
 
 

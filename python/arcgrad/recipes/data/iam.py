@@ -84,6 +84,7 @@ def prepare(
     *,
     unit: Unit = "lines",
     allow_missing: bool = False,
+    check_only: bool = False,
     progress: Callable[[Sequence[Any]], Iterable[Any]] = iter,
 ) -> Prepared:
     """Reads IAM's folder, cuts lines from forms, and writes manifests.
@@ -96,10 +97,11 @@ def prepare(
         out: The folder for manifests and cut images; by default ``arcgrad`` in that of the corpus.
         unit: ``"lines"`` or ``"words"``.
         allow_missing: Whether examples with problems are left out; else they raise.
+        check_only: Whether the corpus is looked at and nothing is written.
         progress: Wraps the sequence of forms to show progress.
 
     Returns:
-        What was written.
+        What was written, or would have been.
 
     Raises:
         CorpusError: If files are missing or cannot be read; the message counts and names them.
@@ -128,10 +130,12 @@ def prepare(
             forms.setdefault(entry.form, []).append(entry)
     rows: dict[str, list[Line]] = {split: [] for split in SPLITS}
     for form in progress(sorted(forms)):
-        for entry, line in _images(root, folder, unit, form, forms[form], problems):
+        for entry, line in _images(
+            *(root, folder, unit, form, forms[form], problems), check_only=check_only
+        ):
             rows[split_of[entry.line]].append(line)
     parts = {f"{unit}-{split}": rows[split] for split in SPLITS}
-    return manifests.write(folder, parts, problems, allow=allow_missing)
+    return manifests.write(folder, parts, problems, allow=allow_missing, check_only=check_only)
 
 
 def _read_splits(root: Path, problems: Problems) -> dict[str, str]:
@@ -211,7 +215,14 @@ def _read_xml(path: Path, unit: Unit, problems: Problems) -> list[Entry]:
 
 
 def _images(
-    root: Path, folder: Path, unit: Unit, form: str, entries: list[Entry], problems: Problems
+    root: Path,
+    folder: Path,
+    unit: Unit,
+    form: str,
+    entries: list[Entry],
+    problems: Problems,
+    *,
+    check_only: bool,
 ) -> Iterable[tuple[Entry, Line]]:
     """The rows of the lines or words of a form, which are cut from it or are there already."""
     page_path = _find(root, FORM_FOLDERS, f"{form}.png")
@@ -225,7 +236,8 @@ def _images(
     except OSError:
         problems.add("unreadable images", page_path.name)
         return
-    (folder / unit).mkdir(parents=True, exist_ok=True)
+    if not check_only:
+        (folder / unit).mkdir(parents=True, exist_ok=True)
     for entry in entries:
         x, y, w, h = entry.box
         box = (max(x, 0), max(y, 0), min(x + w, page.width), min(y + h, page.height))
@@ -233,10 +245,11 @@ def _images(
             problems.add("boxes outside of their forms", entry.id)
             continue
         image = page.crop(box)
-        content = io.BytesIO()
-        image.save(content, "PNG")
         path = folder / unit / f"{entry.id}.png"
-        _files.write(path, content.getvalue())
+        if not check_only:
+            content = io.BytesIO()
+            image.save(content, "PNG")
+            _files.write(path, content.getvalue())
         name = manifests.relative(path, folder)
         yield entry, Line(entry.id, entry.text, name, image.width, image.height)
 

@@ -33,6 +33,7 @@ def prepare(
     *,
     parts: Sequence[str] | None = None,
     allow_missing: bool = False,
+    check_only: bool = False,
     progress: Callable[[Sequence[Any]], Iterable[Any]] = iter,
 ) -> Prepared:
     """Reads LibriSpeech's folder and writes a manifest for each part. Texts are in lower case.
@@ -42,10 +43,11 @@ def prepare(
         out: The folder for manifests; by default ``arcgrad`` in that of the corpus.
         parts: The parts, such as ``"train-clean-100"``; by default all that are there.
         allow_missing: Whether examples with problems are left out; else they raise.
+        check_only: Whether the corpus is looked at and nothing is written.
         progress: Wraps the sequence of chapters to show progress.
 
     Returns:
-        What was written.
+        What was written, or would have been.
 
     Raises:
         CorpusError: If files are missing or cannot be read; the message counts and names them.
@@ -77,7 +79,7 @@ def prepare(
     ]
     for part, chapter in progress(chapters):
         rows[part] += _read_chapter(chapter, root, folder, problems)
-    return manifests.write(folder, rows, problems, allow=allow_missing)
+    return manifests.write(folder, rows, problems, allow=allow_missing, check_only=check_only)
 
 
 def _read_chapter(

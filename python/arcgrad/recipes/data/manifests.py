@@ -83,7 +83,7 @@ class Problems:
     found: dict[str, list[str]] = field(default_factory=dict)
     unusable: dict[str, list[str]] = field(default_factory=dict)
 
-    ADVICE: ClassVar[str] = "pass allow_missing=True to leave these out"
+    ADVICE: ClassVar[str] = "pass allow_missing=True (--allow-missing) to leave these out"
 
     def add(self, kind: str, name: str) -> None:
         """Notes a problem: its kind, such as ``"missing images"``, and which it is."""
@@ -111,21 +111,28 @@ class Problems:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What ``prepare`` wrote.
+    """What ``prepare`` wrote, or would have written.
 
     Attributes:
         folder: Where the manifests are.
         counts: The number of examples of each manifest.
         left_out: The names of what was left out, by kind.
+        hours: The hours of speech of each manifest of recordings.
     """
 
     folder: Path
     counts: dict[str, int]
     left_out: dict[str, list[str]]
+    hours: dict[str, float] = field(default_factory=dict)
 
 
 def write(
-    folder: Path, manifests: dict[str, list[Row]], problems: Problems, *, allow: bool
+    folder: Path,
+    manifests: dict[str, list[Row]],
+    problems: Problems,
+    *,
+    allow: bool,
+    check_only: bool = False,
 ) -> Prepared:
     """Writes a manifest for each part of a corpus, if it is complete or need not be.
 
@@ -134,9 +141,10 @@ def write(
         manifests: The rows of each part.
         problems: What was found.
         allow: Whether problems are allowed. A part without examples never is.
+        check_only: Whether nothing is written.
 
     Returns:
-        What was written.
+        What was written, or would have been.
 
     Raises:
         CorpusError: If the corpus is not complete.
@@ -149,12 +157,19 @@ def write(
     problems.found.update(empty.found)
     if empty.found:
         problems.check(advice="no manifest was written")
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, rows in manifests.items():
-        lines = (json.dumps(dataclasses.asdict(row), ensure_ascii=False) + "\n" for row in rows)
-        _files.write(folder / f"{name}.jsonl", "".join(lines).encode())
+    if not check_only:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, rows in manifests.items():
+            lines = (json.dumps(dataclasses.asdict(row), ensure_ascii=False) for row in rows)
+            content = "".join(f"{line}\n" for line in lines)
+            _files.write(folder / f"{name}.jsonl", content.encode())
     counts = {name: len(rows) for name, rows in manifests.items()}
-    return Prepared(folder, counts, {**problems.unusable, **problems.found})
+    hours = {
+        name: sum(row.duration for row in rows if isinstance(row, Utterance)) / 3600
+        for name, rows in manifests.items()
+        if isinstance(rows[0], Utterance)
+    }
+    return Prepared(folder, counts, {**problems.unusable, **problems.found}, hours)
 
 
 def folder_of(op: str, path: PathLike, names: Iterable[str]) -> Path:

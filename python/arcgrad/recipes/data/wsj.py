@@ -87,6 +87,7 @@ def prepare(
     convert: bool = False,
     audio_path: PathLike | None = None,
     allow_missing: bool = False,
+    check_only: bool = False,
     progress: Callable[[Sequence[Any]], Iterable[Any]] = iter,
 ) -> Prepared:
     """Reads the folder with ``csr_1`` and ``csr_2_comp`` and writes a manifest for each part.
@@ -103,20 +104,27 @@ def prepare(
             folder for manifests.
         audio_path: A folder with converted recordings.
         allow_missing: Whether examples with problems are left out; else they raise.
+        check_only: Whether the corpus is looked at and nothing is written.
         progress: Wraps the sequence of recordings to show progress.
 
     Returns:
-        What was written.
+        What was written, or would have been.
 
     Raises:
         CorpusError: If files are missing or cannot be read; the message counts and names them.
-        ValueError: If there is no such folder, or sph2pipe is wanted but not installed.
+        ValueError: If there is no such folder, or sph2pipe is wanted but not installed, or wanted
+            in a check.
     """
     op = "wsj.prepare"
     root = manifests.existing_folder(op, data_path)
     folder = root / manifests.FOLDER if out is None else Path(out)
+    if convert and check_only:
+        raise ValueError(f"{op}: a check must not write, but convert does; convert without it")
     if convert and shutil.which("sph2pipe") is None:
-        raise ValueError(f"{op}: convert needs the program sph2pipe, but it is not on the path")
+        raise ValueError(
+            f"{op}: convert needs the program sph2pipe, but it is not on the path; it is at "
+            "openslr.org/3"
+        )
     problems = Problems(op)
     listed = {part: _read_indices(root, files, problems) for part, files in PARTS.items()}
     texts = _read_transcripts(root, problems)
@@ -145,7 +153,7 @@ def prepare(
         else:
             name = manifests.relative(audio, folder)
             rows[part].append(Utterance(recording.id, text, name, found.num_samples / RATE))
-    return manifests.write(folder, rows, problems, allow=allow_missing)
+    return manifests.write(folder, rows, problems, allow=allow_missing, check_only=check_only)
 
 
 def _read_indices(root: Path, files: Iterable[str], problems: Problems) -> list[Recording]:
@@ -205,8 +213,8 @@ def _readable(
         return original
     if converted is None:
         problems.add(
-            "recordings compressed with shorten, which need sph2pipe and convert=True (or other "
-            "means: sph2pipe -f wav x.wv1 x.wav)",
+            "recordings compressed with shorten, which need sph2pipe and convert=True (--convert), "
+            "or other means: sph2pipe -p -f wav x.wv1 x.wav",
             recording.file,
         )
         return None
