@@ -133,8 +133,8 @@ def test_cells_can_be_trained_in_processes(tmp_path, capsys):
 
 
 def test_what_cannot_be_reproduced_is_an_error():
-    with pytest.raises(ValueError, match="but it is 'tabel1'; did you mean 'table1'"):
-        reproduce("tabel1")
+    with pytest.raises(ValueError, match="but it is 'table11'; did you mean 'table1'"):
+        reproduce("table11")
     with pytest.raises(ValueError, match="table1 must be on one of letters, iam, but it is on"):
         reproduce("table1", "wsj")
     with pytest.raises(ValueError, match="the corpus iam must have a folder"):
