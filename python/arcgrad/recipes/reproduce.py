@@ -20,7 +20,8 @@ from arcgrad import _files
 from . import artefacts, catalog
 from .artefacts import ARTEFACTS, Artefact, Cell
 from .experiment import Experiment, nearest, override
-from .train import EXPERIMENT, LAST, METRICS, evaluate_run, train
+from .run import EXPERIMENT, LAST, METRICS
+from .train import evaluate_run, train
 
 __all__ = ["reproduce"]
 

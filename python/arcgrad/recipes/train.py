@@ -3,36 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-import io
-import json
 import math
 import os
 import signal
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from arcgrad import _files
-
 from .data import Batch, BucketSampler, Dataset, Splits, collate
 from .experiment import Experiment, OptimSettings, from_dict, to_dict
-from .metrics import Errors, Evaluation, char_errors, evaluate, word_errors
+from .metrics import Errors, Evaluation, evaluate
+from .progress import Position, Reporter, Sums
 from .recognizer import Recognizer, load_data
+from .run import BAD_BATCH, BEST, EXPERIMENT, LAST, Run, load_run
 
 __all__ = ["Result", "TrainingError", "evaluate_run", "load_run", "train"]
-
-BEST, LAST = "best.pt", "last.pt"
-EXPERIMENT, METRICS = "experiment.json", "metrics.jsonl"
-BAD_BATCH = "bad_batch.pt"
 
 # The share of a one-cycle schedule in which rates rise.
 WARM_UP = 0.1
@@ -61,80 +52,6 @@ class Result:
     interrupted: bool = False
 
 
-@dataclass
-class _Sums:
-    """What adds up over an epoch."""
-
-    loss: float = 0.0
-    examples: int = 0
-    chars: Errors = field(default_factory=Errors)
-    words: Errors = field(default_factory=Errors)
-
-    def add(self, losses: Tensor, references: Iterable[str], hypotheses: Iterable[str]) -> None:
-        self.loss += losses.detach().double().sum().item()
-        self.examples += len(losses)
-        for reference, hypothesis in zip(references, hypotheses, strict=True):
-            self.chars += char_errors(reference, hypothesis)
-            self.words += word_errors(reference, hypothesis)
-
-    def means(self, split: str) -> dict[str, float]:
-        return {
-            f"{split}_loss": self.loss / max(self.examples, 1),
-            f"{split}_cer": self.chars.rate,
-            f"{split}_wer": self.words.rate,
-        }
-
-
-@dataclass
-class _Position:
-    """How far a training is."""
-
-    epoch: int = 0
-    batches: int = 0  # of this epoch
-    seconds: float = 0.0
-    cpu_seconds: float = 0.0
-    best_cer: float = math.inf
-    sums: _Sums = field(default_factory=_Sums)
-    history: list[dict[str, float]] = field(default_factory=list)
-
-
-class _Run:
-    """A folder with the checkpoints, the settings and the numbers of a training."""
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
-
-    def save_settings(self, experiment: Experiment, recognizer: Recognizer) -> None:
-        self.path.mkdir(parents=True, exist_ok=True)
-        recognizer.save(self.path)
-        text = json.dumps(to_dict(experiment), indent=2) + "\n"
-        _files.write(self.path / EXPERIMENT, text.encode())
-
-    def settings(self, op: str) -> Experiment:
-        try:
-            return from_dict(json.loads((self.path / EXPERIMENT).read_bytes()))
-        except FileNotFoundError:
-            raise ValueError(
-                f"{op}: the folder of a run must have {EXPERIMENT}, but {str(self.path)!r} has not"
-            ) from None
-
-    def save(self, name: str, content: dict[str, Any]) -> None:
-        buffer = io.BytesIO()
-        torch.save(content, buffer)
-        _files.write(self.path / name, buffer.getvalue())
-
-    def load(self, op: str, name: str) -> dict[str, Any]:
-        path = self.path / name
-        if not path.exists():
-            raise ValueError(f"{op}: a run must have a checkpoint, but there is no {str(path)!r}")
-        content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-        return content
-
-    def save_metrics(self, history: list[dict[str, float]]) -> None:
-        lines = "".join(json.dumps(numbers) + "\n" for numbers in history)
-        _files.write(self.path / METRICS, lines.encode())
-
-
 class _Interrupts:
     """Remembers the first Ctrl-C, so that a step is finished; the second interrupts."""
 
@@ -155,56 +72,6 @@ class _Interrupts:
     def __exit__(self, *_: object) -> None:
         if self._before is not None:
             signal.signal(signal.SIGINT, self._before)
-
-
-class _Reporter:
-    """A progress bar on a terminal, plain lines elsewhere, or nothing."""
-
-    def __init__(self, quiet: bool) -> None:
-        self._console = Console(quiet=quiet, highlight=False, soft_wrap=True)
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.completed}/{task.total}"),
-            TextColumn("{task.fields[rate]}"),
-            TimeRemainingColumn(),
-            console=self._console,
-            transient=True,
-            disable=quiet or not self._console.is_terminal,
-        )
-
-    def __enter__(self) -> _Reporter:
-        self._progress.start()
-        self._task = self._progress.add_task("", rate="")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def say(self, text: str) -> None:
-        self._console.print(text, markup=False)
-
-    def step(self, position: _Position, epochs: int, batches: int, rate: float) -> None:
-        if self._progress.disable:
-            return
-        means = position.sums.means("train")
-        self._progress.update(
-            self._task,
-            description=f"epoch {position.epoch + 1}/{epochs} loss {means['train_loss']:.3f} "
-            f"CER {means['train_cer']:.1f}%",
-            completed=position.epoch * batches + position.batches,
-            total=epochs * batches,
-            rate=f"rate {rate:.2g}",
-        )
-
-    def epoch(self, numbers: dict[str, float], epochs: int, best: bool) -> None:
-        self.say(
-            f"epoch {numbers['epoch']:.0f}/{epochs}"
-            f"  train loss {numbers['train_loss']:.3f} CER {numbers['train_cer']:.1f}%"
-            f"  validation loss {numbers['validation_loss']:.3f} "
-            f"CER {numbers['validation_cer']:.1f}% WER {numbers['validation_wer']:.1f}%"
-            f"  {numbers['seconds']:.0f} s{'  best' if best else ''}"
-        )
 
 
 def _factor(settings: OptimSettings, epoch: int, progress: float) -> float:
@@ -253,7 +120,7 @@ class _Training:
         self,
         experiment: Experiment,
         splits: Splits[Any],
-        run: _Run,
+        run: Run,
         device: str,
         max_seconds: float | None,
     ) -> None:
@@ -267,7 +134,7 @@ class _Training:
             splits.train.lengths, experiment.optim.batch_size, seed=experiment.seed
         )
         self.num_batches = len(self.sampler)
-        self.position = _Position()
+        self.position = Position()
         self._started, self._cpu_started = time.monotonic(), time.process_time()
 
     def checkpoint(self) -> dict[str, Any]:
@@ -294,7 +161,7 @@ class _Training:
         sums = dict(position.pop("sums"))
         for name in ("chars", "words"):
             sums[name] = Errors(**sums[name])
-        self.position = _Position(**position, sums=_Sums(**sums))
+        self.position = Position(**position, sums=Sums(**sums))
         torch.set_rng_state(content["rng"]["host"])
         if content["rng"]["devices"] and torch.cuda.is_available():
             torch.cuda.set_rng_state_all(content["rng"]["devices"])
@@ -359,7 +226,7 @@ class _Training:
     def end_epoch(self) -> bool:
         """Validates, saves the numbers and checkpoints; returns whether this epoch is the best."""
         at = self.position
-        validation = _Sums()
+        validation = Sums()
         for batch, losses, texts in _recognized(
             self.recognizer, self.splits.validation, self.experiment, self.device
         ):
@@ -376,7 +243,7 @@ class _Training:
         is_best = numbers["validation_cer"] < at.best_cer
         at.best_cer = min(at.best_cer, numbers["validation_cer"])
         at.history.append(numbers)
-        at.epoch, at.batches, at.sums = at.epoch + 1, 0, _Sums()
+        at.epoch, at.batches, at.sums = at.epoch + 1, 0, Sums()
         content = self.checkpoint()
         if is_best:
             self.run.save(BEST, content)
@@ -452,7 +319,7 @@ def train(
     """
     if max_seconds is not None and not max_seconds > 0:
         raise ValueError(f"train: max_seconds must be positive, but it is {max_seconds}")
-    run = _Run(out)
+    run = Run(out)
     if resume:
         saved = run.load("train", LAST)
         if not _same_but_epochs(from_dict(saved["experiment"]), experiment):
@@ -465,7 +332,7 @@ def train(
             f"train: the folder must be free, but {str(run.path)!r} has a run; resume it or choose "
             "another folder"
         )
-    with _threads(threads), _Interrupts() as interrupts, _Reporter(quiet) as reporter:
+    with _threads(threads), _Interrupts() as interrupts, Reporter(quiet) as reporter:
         training = _Training(experiment, load_data(experiment), run, device, max_seconds)
         if resume:
             training.restore(saved)
@@ -491,38 +358,6 @@ def train(
         if at.epoch < epochs:
             reporter.say(f"stopped after {max_seconds:g} s, as was asked")
     return Result(at.epoch, at.best_cer, tuple(at.history), at.epoch >= epochs)
-
-
-def load_run(
-    path: str | os.PathLike[str], checkpoint: str = "best"
-) -> tuple[Experiment, Recognizer]:
-    """The settings and the recogniser of a run.
-
-    Args:
-        path: The folder of the run.
-        checkpoint: ``"best"`` or ``"last"``.
-
-    Raises:
-        ValueError: If there is no such run or checkpoint.
-
-    >>> from arcgrad.recipes.train import load_run
-    >>> load_run("nowhere")
-    Traceback (most recent call last):
-    ...
-    ValueError: load_run: the folder of a run must have experiment.json, but 'nowhere' has not
-    """
-    names = {"best": BEST, "last": LAST}
-    if checkpoint not in names:
-        raise ValueError(
-            f"load_run: the checkpoint must be 'best' or 'last', but it is {checkpoint!r}"
-        )
-    run = _Run(path)
-    experiment = run.settings("load_run")
-    content = run.load("load_run", names[checkpoint])
-    recognizer = Recognizer.load(experiment, run.path, content["height"])
-    recognizer.network.load_state_dict(content["network"])
-    recognizer.criterion.load_state_dict(content["criterion"])
-    return experiment, recognizer.eval()
 
 
 def evaluate_run(

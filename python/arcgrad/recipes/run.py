@@ -1,0 +1,96 @@
+"""The folder of a run: its settings, its numbers and its checkpoints."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from arcgrad import _files
+
+from .experiment import Experiment, from_dict, to_dict
+from .recognizer import Recognizer
+
+__all__ = ["Run", "load_run"]
+
+BEST, LAST = "best.pt", "last.pt"
+EXPERIMENT, METRICS = "experiment.json", "metrics.jsonl"
+BAD_BATCH = "bad_batch.pt"
+
+
+class Run:
+    """A folder with the checkpoints, the settings and the numbers of a training."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    def save_settings(self, experiment: Experiment, recognizer: Recognizer) -> None:
+        """Makes the folder, with what :func:`load_run` needs beside a checkpoint."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        recognizer.save(self.path)
+        text = json.dumps(to_dict(experiment), indent=2) + "\n"
+        _files.write(self.path / EXPERIMENT, text.encode())
+
+    def settings(self, op: str) -> Experiment:
+        """The settings of the run."""
+        try:
+            return from_dict(json.loads((self.path / EXPERIMENT).read_bytes()))
+        except FileNotFoundError:
+            raise ValueError(
+                f"{op}: the folder of a run must have {EXPERIMENT}, but {str(self.path)!r} has not"
+            ) from None
+
+    def save(self, name: str, content: dict[str, Any]) -> None:
+        """Replaces a file by tensors and plain values."""
+        buffer = io.BytesIO()
+        torch.save(content, buffer)
+        _files.write(self.path / name, buffer.getvalue())
+
+    def load(self, op: str, name: str) -> dict[str, Any]:
+        """The content of a checkpoint."""
+        path = self.path / name
+        if not path.exists():
+            raise ValueError(f"{op}: a run must have a checkpoint, but there is no {str(path)!r}")
+        content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        return content
+
+    def save_metrics(self, history: list[dict[str, float]]) -> None:
+        """Writes the numbers of all epochs."""
+        lines = "".join(json.dumps(numbers) + "\n" for numbers in history)
+        _files.write(self.path / METRICS, lines.encode())
+
+
+def load_run(
+    path: str | os.PathLike[str], checkpoint: str = "best"
+) -> tuple[Experiment, Recognizer]:
+    """The settings and the recogniser of a run.
+
+    Args:
+        path: The folder of the run.
+        checkpoint: ``"best"`` or ``"last"``.
+
+    Raises:
+        ValueError: If there is no such run or checkpoint.
+
+    >>> from arcgrad.recipes.run import load_run
+    >>> load_run("nowhere")
+    Traceback (most recent call last):
+    ...
+    ValueError: load_run: the folder of a run must have experiment.json, but 'nowhere' has not
+    """
+    names = {"best": BEST, "last": LAST}
+    if checkpoint not in names:
+        raise ValueError(
+            f"load_run: the checkpoint must be 'best' or 'last', but it is {checkpoint!r}"
+        )
+    run = Run(path)
+    experiment = run.settings("load_run")
+    content = run.load("load_run", names[checkpoint])
+    recognizer = Recognizer.load(experiment, run.path, content["height"])
+    recognizer.network.load_state_dict(content["network"])
+    recognizer.criterion.load_state_dict(content["criterion"])
+    return experiment, recognizer.eval()
