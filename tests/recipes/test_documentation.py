@@ -16,13 +16,15 @@ from arcgrad.recipes import (
     models,
     plots,
     recognizer,
+    run,
+    settings,
     train,
 )
 
 CORPORA = [data.digits, data.iam, data.letters, data.librispeech, data.wsj]
 WHOLE = [
     *(alignment, data, decoding, experiment, inputs, metrics),
-    *(models, plots, recognizer, train),
+    *(models, plots, recognizer, run, settings, train),
 ]
 MODULES = [*WHOLE, *CORPORA]
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
+import os
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -200,19 +202,26 @@ class Experiment:
     seed: int = 0
 
 
-def override(experiment: Experiment, settings: Iterable[str]) -> Experiment:
+def override(
+    experiment: Experiment,
+    settings: Iterable[str] | Mapping[str, Any],
+    *,
+    source: str | os.PathLike[str] | None = None,
+) -> Experiment:
     """An experiment with other settings.
 
     Args:
         experiment: The experiment.
-        settings: Texts ``key=value`` with dotted names. Values are read as the type of the setting;
-            ``none`` stands for None where that is possible.
+        settings: Texts ``key=value`` with dotted names, or values by their names, in tables within
+            a table, as :func:`arcgrad.recipes.settings.load_settings` gives them. Values are read
+            as the type of the setting; ``none`` stands for None where that is possible.
+        source: Where the settings are from, for errors.
 
     Returns:
-        The experiment with all of them, in their order.
+        The experiment with all of them; of a key that is given twice, the last.
 
     Raises:
-        ValueError: If a key is unknown, or its value cannot be read.
+        ValueError: If a key is unknown, its value cannot be read, or values are out of their range.
 
     >>> from arcgrad.recipes import catalog, experiment
     >>> changed = experiment.override(
@@ -220,19 +229,16 @@ def override(experiment: Experiment, settings: Iterable[str]) -> Experiment:
     ... )
     >>> changed.optim.learning_rate, changed.data.train, changed.seed
     (0.001, 100, 7)
+    >>> experiment.override(changed, {"seed": 8, "data": {"train": "none"}}).data.train is None
+    True
     """
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        key = key.strip()
-        if not equals:
-            raise ValueError(f"override: a setting must be key=value, but it is {setting!r}")
-        keys = _keys(experiment)
-        if key not in keys:
-            raise ValueError(
-                f"override: a key must be a setting, but it is {key!r}{nearest(key, keys)}"
-            )
-        experiment = _replaced(experiment, key, _read(key, value.strip(), keys[key]))
-    return experiment
+    if not isinstance(settings, Mapping):
+        pairs = [(text, *text.partition("=")) for text in settings]
+        for text, _, equals, _ in pairs:
+            if not equals:
+                raise ValueError(f"override: a setting must be key=value, but it is {text!r}")
+        settings = {key.strip(): value.strip() for _, key, _, value in pairs}
+    return _changed("override", experiment, settings, source)
 
 
 def to_dict(experiment: Experiment) -> dict[str, Any]:
@@ -245,29 +251,24 @@ def to_dict(experiment: Experiment) -> dict[str, Any]:
     return dataclasses.asdict(experiment)
 
 
-def from_dict(settings: Mapping[str, Any]) -> Experiment:
-    """The experiment of settings by :func:`to_dict`.
+def from_dict(
+    settings: Mapping[str, Any], *, source: str | os.PathLike[str] | None = None
+) -> Experiment:
+    """The experiment of settings by :func:`to_dict`; what they leave out is as usual.
+
+    Args:
+        settings: The settings.
+        source: Where they are from, for errors.
 
     Raises:
-        ValueError: If a setting is unknown, or a value has another type.
+        ValueError: If a setting is unknown, or a value has another type or is out of its range.
 
     >>> from arcgrad.recipes import catalog, experiment
     >>> demo = catalog.find("demo")
     >>> experiment.from_dict(experiment.to_dict(demo)) == demo
     True
     """
-    experiment = Experiment(str(settings.get("description", "")))
-    keys = _keys(experiment)
-    for name, value in settings.items():
-        nested = isinstance(value, Mapping)
-        values = {f"{name}.{k}": v for k, v in value.items()} if nested else {name: value}
-        for key, inner in values.items():
-            if key not in keys:
-                raise ValueError(
-                    f"from_dict: a key must be a setting, but it is {key!r}{nearest(key, keys)}"
-                )
-            experiment = _replaced(experiment, key, _read(key, inner, keys[key]))
-    return experiment
+    return _changed("from_dict", Experiment(""), settings, source)
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
@@ -291,34 +292,78 @@ def _keys(settings: Any, prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def _replaced(settings: Any, key: str, value: Any) -> Any:
-    """Settings with another value for a dotted name."""
-    name, dot, rest = key.partition(".")
-    inner = _replaced(getattr(settings, name), rest, value) if dot else value
-    return replace(settings, **{name: inner})
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Values by their dotted names; of an empty table, the table."""
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        if isinstance(value, Mapping) and value:
+            found |= _flat(value, f"{prefix}{name}.")
+        else:
+            found[f"{prefix}{name}"] = value
+    return found
 
 
-def _read(key: str, value: Any, hint: Any) -> Any:
-    """A value, or the text of one, as a type."""
+def _changed(
+    op: str,
+    experiment: Experiment,
+    settings: Mapping[str, Any],
+    source: str | os.PathLike[str] | None,
+) -> Experiment:
+    """An experiment with other settings, all read before any is set."""
+    where = "" if source is None else f" in {str(source)!r}"
+    keys = _keys(experiment)
+    tables = {key.rpartition(".")[0] for key in keys}
+    tree: dict[str, Any] = {}
+    for key, value in _flat(settings).items():
+        if key in tables and (value is None or isinstance(value, Mapping)):
+            continue  # a table with nothing in it
+        if key not in keys:
+            raise ValueError(
+                f"{op}: a key must be a setting, but it is {key!r}{where}{nearest(key, keys)}"
+            )
+        *path, name = key.split(".")
+        table = tree
+        for part in path:
+            table = table.setdefault(part, {})
+        try:
+            table[name] = _read(value, keys[key])
+        except ValueError as error:
+            raise ValueError(f"{op}: {key} must be {error}, but it is {value!r}{where}") from None
+    changed: Experiment = _replaced(op, where, experiment, tree)
+    return changed
+
+
+def _replaced(
+    op: str, where: str, settings: Any, values: Mapping[str, Any], prefix: str = ""
+) -> Any:
+    """Settings with other values, which are checked together."""
+    tables = {name: value for name, value in values.items() if isinstance(value, Mapping)}
+    inner = {
+        name: _replaced(op, where, getattr(settings, name), table, f"{prefix}{name}.")
+        for name, table in tables.items()
+    }
+    try:
+        return replace(settings, **{**values, **inner})
+    except ValueError as error:
+        keys = ", ".join(prefix + name for name in values if name not in tables)
+        raise ValueError(f"{op} ({keys}{where}): {error}") from None
+
+
+def _read(value: Any, hint: Any) -> Any:
+    """A value, or the text of one, as a type; else an error that says what it must be."""
     options = typing.get_args(hint)
     if isinstance(hint, types.UnionType):
         if value is None or (isinstance(value, str) and value.lower() == "none"):
             return None
-        hint = next(option for option in options if option is not types.NoneType)
-    elif options:  # a Literal
+        return _read(value, next(option for option in options if option is not types.NoneType))
+    if options:  # a Literal
         if value not in options:
-            raise ValueError(
-                f"override: {key} must be one of {', '.join(options)}, but it is {value!r}"
-            )
+            raise ValueError(f"one of {', '.join(options)}")
         return value
-    if isinstance(value, hint) and not (isinstance(value, bool) and hint is not bool):
-        return value
-    try:
-        if hint is bool:
-            return {"true": True, "false": False}[str(value).lower()]
-        if isinstance(value, bool) or (hint is int and not isinstance(value, str)):
-            raise ValueError
+    if isinstance(value, str) and hint is not str:
+        with contextlib.suppress(KeyError, ValueError):
+            return {"true": True, "false": False}[value.lower()] if hint is bool else hint(value)
+    elif type(value) is hint or (hint is float and type(value) is int):
         return hint(value)
-    except (KeyError, TypeError, ValueError):
-        kinds = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
-        raise ValueError(f"override: {key} must be {kinds[hint]}, but it is {value!r}") from None
+    kinds = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+    raise ValueError(kinds[hint])

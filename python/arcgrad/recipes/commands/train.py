@@ -9,7 +9,8 @@ import typer
 
 from arcgrad.recipes import train as training
 from arcgrad.recipes.catalog import find
-from arcgrad.recipes.experiment import override
+from arcgrad.recipes.experiment import Experiment, override
+from arcgrad.recipes.settings import load_settings
 
 from ._app import Device, Quiet, Threads, app
 
@@ -23,11 +24,20 @@ INTERRUPTED = 130
     "[bold]arcgrad train demo --resume[/bold]",
 )
 def run_train(
-    experiment: Annotated[str, typer.Argument(help="A name of 'arcgrad experiments'.")],
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Another setting.")
+    experiment: Annotated[
+        str | None,
+        typer.Argument(help="A name of 'arcgrad experiments'; that in --settings by default."),
     ] = None,
+    file: Annotated[
+        Path | None, typer.Option("--settings", help="A TOML or YAML file of settings.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Another setting, above those in files."),
+    ] = None,
+    data_path: Annotated[str | None, typer.Option(help="Sets data.path.")] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Sets optim.epochs.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Sets seed.")] = None,
     out: Annotated[
         Path | None, typer.Option(help="The folder of the run; runs/EXPERIMENT by default.")
     ] = None,
@@ -40,10 +50,11 @@ def run_train(
     quiet: Quiet = False,
 ) -> None:
     """Train a named experiment."""
-    chosen = override(find(experiment), settings or [])
-    if epochs is not None:
-        chosen = override(chosen, [f"optim.epochs={epochs}"])
-    folder = out if out is not None else Path("runs") / experiment
+    name, chosen = _from_file(experiment, file)
+    chosen = override(chosen, settings or [])
+    options = {"data.path": data_path, "optim.epochs": epochs, "seed": seed}
+    chosen = override(chosen, {key: value for key, value in options.items() if value is not None})
+    folder = out if out is not None else Path("runs") / name
     result = training.train(
         chosen,
         folder,
@@ -57,3 +68,16 @@ def run_train(
         raise typer.Exit(INTERRUPTED)
     if not quiet:
         typer.echo(f"best validation CER {result.best_cer:.2f}%, in {folder}")
+
+
+def _from_file(name: str | None, file: Path | None) -> tuple[str, Experiment]:
+    """A named experiment and its name, with the settings of a file."""
+    found = {} if file is None else load_settings(file)
+    named = found.pop("experiment", None)
+    name = named if name is None else name
+    if not isinstance(name, str):
+        raise ValueError(
+            "train: an experiment must be named, as an argument or by 'experiment' in the file of "
+            f"settings, but it is {name!r}; 'arcgrad experiments' lists them"
+        )
+    return name, override(find(name), found, source=file)
