@@ -236,6 +236,21 @@ def test_examples_are_dropped_at_random():
     assert min(dropped[index] for index in range(5)) > 20
 
 
+@given(some_lengths, st.integers(1, 3), st.integers(0, 3))
+def test_each_process_knows_the_whole_batches(lengths, world, done):
+    samplers = [
+        BucketSampler(lengths * 3, 2 * world, rank=rank, world_size=world) for rank in range(world)
+    ]
+    done = min(done, len(samplers[0]))
+    for sampler in samplers:
+        sampler.set_epoch(3, done)
+    wholes = samplers[0].whole_batches()
+    assert len(wholes) == len(samplers[0])
+    for rank, sampler in enumerate(samplers):
+        assert sampler.whole_batches() == wholes
+        assert list(sampler) == [whole[rank::world] for whole in wholes]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -298,9 +298,13 @@ class BucketSampler(torch_data.Sampler[list[Key]]):
         return self._num_batches - self._done
 
     def __iter__(self) -> Iterator[list[Key]]:
-        epoch = self._epoch
-        for batch in self._batches()[self._done :]:
-            yield [Key(epoch, int(index)) for index in batch[self._rank :: self._world_size]]
+        for batch in self.whole_batches():
+            yield batch[self._rank :: self._world_size]
+
+    def whole_batches(self) -> list[list[Key]]:
+        """The batches that are left of the epoch, of all processes together."""
+        batches = self._batches()[self._done :]
+        return [[Key(self._epoch, int(index)) for index in batch] for batch in batches]
 
     def _batches(self) -> list[np.ndarray[tuple[int], np.dtype[np.int64]]]:
         """The batches of the epoch, of all processes."""
