@@ -1,6 +1,9 @@
 """The recipes need packages of their own; without them these tests are left out."""
 
 import importlib.util
+import sys
+
+import pytest
 
 NEEDED = (
     *("torch", "sentencepiece", "soundfile", "PIL", "rapidfuzz"),
@@ -10,3 +13,9 @@ NEEDED = (
 collect_ignore_glob = (
     [] if all(importlib.util.find_spec(name) for name in NEEDED) else ["test_*.py"]
 )
+
+
+@pytest.fixture(autouse=True)
+def no_tensorboard(monkeypatch):
+    """Trainings of tests write nothing for TensorBoard, even where it is installed."""
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)

@@ -6,54 +6,23 @@ import signal
 
 import pytest
 import torch
+from runs import BIGRAM, SGD, TINY, assert_same_state, checkpoint
 
 from arcgrad.recipes import train as training
 from arcgrad.recipes.catalog import find
 from arcgrad.recipes.experiment import override
 from arcgrad.recipes.train import TrainingError, evaluate_run, load_run, train
 
-TINY = [
-    "data.train=10",
-    "data.validation=3",
-    "data.test=3",
-    "optim.batch_size=4",
-    "optim.epochs=2",
-    "model.dropout=0.2",
-]
-BIGRAM = override(find("table1/letters/ngram2/no_blank"), TINY)
-SGD = override(BIGRAM, ["optim.method=sgd", "optim.schedule=step", "optim.step_size=1"])
-
-
-def checkpoint(folder, name="last.pt"):
-    return torch.load(folder / name, weights_only=True)
-
-
-def assert_same_state(one, other):
-    """Every number of two checkpoints is the same, but for times."""
-    assert type(one) is type(other)
-    if isinstance(one, torch.Tensor):
-        assert torch.equal(one, other)
-    elif isinstance(one, dict):
-        assert one.keys() == other.keys()
-        for key in one.keys() - {"seconds", "cpu_seconds"}:
-            assert_same_state(one[key], other[key])
-    elif isinstance(one, list | tuple):
-        assert len(one) == len(other)
-        for a, b in zip(one, other, strict=True):
-            assert_same_state(a, b)
-    else:
-        assert one == other
-
 
 def interrupt_at(monkeypatch, step):
     """Sends Ctrl-C while a step is done."""
     do, count = training._Training.step, []
 
-    def interrupted(self, batch):
+    def interrupted(self, *batch):
         count.append(None)
         if len(count) == step:
             os.kill(os.getpid(), signal.SIGINT)
-        do(self, batch)
+        do(self, *batch)
 
     monkeypatch.setattr(training._Training, "step", interrupted)
 
@@ -86,7 +55,7 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path, monkeypatch, step):
 def test_a_run_has_its_settings_numbers_and_checkpoints(tmp_path):
     result = train(BIGRAM, tmp_path, quiet=True)
     assert {path.name for path in tmp_path.iterdir()} == {
-        *("best.pt", "experiment.json", "last.pt", "metrics.jsonl", "tokens")
+        *("best.pt", "environment.json", "experiment.json", "last.pt", "metrics.jsonl", "tokens")
     }
     rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert rows == list(result.history)

@@ -15,10 +15,11 @@ from arcgrad import _files
 from .experiment import Experiment, from_dict, to_dict
 from .recognizer import Recognizer
 
-__all__ = ["Run", "load_run"]
+__all__ = ["Run", "load_environment", "load_run"]
 
 BEST, LAST = "best.pt", "last.pt"
-EXPERIMENT, METRICS = "experiment.json", "metrics.jsonl"
+EXPERIMENT, ENVIRONMENT = "experiment.json", "environment.json"
+METRICS, BOARD = "metrics.jsonl", "tensorboard"
 BAD_BATCH = "bad_batch.pt"
 
 
@@ -32,17 +33,23 @@ class Run:
         """Makes the folder, with what :func:`load_run` needs beside a checkpoint."""
         self.path.mkdir(parents=True, exist_ok=True)
         recognizer.save(self.path)
-        text = json.dumps(to_dict(experiment), indent=2) + "\n"
-        _files.write(self.path / EXPERIMENT, text.encode())
+        self._save_json(EXPERIMENT, to_dict(experiment))
 
     def settings(self, op: str) -> Experiment:
         """The settings of the run."""
-        try:
-            return from_dict(json.loads((self.path / EXPERIMENT).read_bytes()))
-        except FileNotFoundError:
-            raise ValueError(
-                f"{op}: the folder of a run must have {EXPERIMENT}, but {str(self.path)!r} has not"
-            ) from None
+        return from_dict(self._load_json(op, EXPERIMENT), source=self.path / EXPERIMENT)
+
+    def save_environment(self, environment: dict[str, Any], *, is_first: bool) -> None:
+        """Saves what the run starts or goes on with; what it ran with earlier is kept."""
+        earlier: list[dict[str, Any]] = []
+        if not is_first and (self.path / ENVIRONMENT).exists():
+            before = self.environment("train")
+            earlier = [*before.pop("earlier"), before]
+        self._save_json(ENVIRONMENT, {**environment, "earlier": earlier})
+
+    def environment(self, op: str) -> dict[str, Any]:
+        """What the run ran with."""
+        return self._load_json(op, ENVIRONMENT)
 
     def save(self, name: str, content: dict[str, Any]) -> None:
         """Replaces a file by tensors and plain values."""
@@ -56,6 +63,22 @@ class Run:
         if not path.exists():
             raise ValueError(f"{op}: a run must have a checkpoint, but there is no {str(path)!r}")
         content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        return content
+
+    def _save_json(self, name: str, content: dict[str, Any]) -> None:
+        text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+        _files.write(self.path / name, text.encode())
+
+    def _load_json(self, op: str, name: str) -> dict[str, Any]:
+        path = self.path / name
+        if not path.exists():
+            raise ValueError(
+                f"{op}: the folder of a run must have {name}, but {str(self.path)!r} has not"
+            )
+        try:
+            content: dict[str, Any] = json.loads(path.read_bytes())
+        except ValueError as error:
+            raise ValueError(f"{op}: {str(path)!r} must be JSON, but it is not: {error}") from None
         return content
 
     def save_metrics(self, history: list[dict[str, float]]) -> None:
@@ -94,3 +117,25 @@ def load_run(
     recognizer.network.load_state_dict(content["network"])
     recognizer.criterion.load_state_dict(content["criterion"])
     return experiment, recognizer.eval()
+
+
+def load_environment(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What a run ran with: versions, the machine, the command.
+
+    Args:
+        path: The folder of the run.
+
+    Returns:
+        What :func:`arcgrad.recipes.environment.describe_environment` gave when the run was last
+        started, with a list ``earlier`` of what it gave before the run was resumed.
+
+    Raises:
+        ValueError: If there is no such run.
+
+    >>> from arcgrad.recipes.run import load_environment
+    >>> load_environment("no")
+    Traceback (most recent call last):
+    ...
+    ValueError: load_environment: the folder of a run must have environment.json, but 'no' has not
+    """
+    return Run(path).environment("load_environment")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from arcgrad.recipes import processes
 from arcgrad.recipes import train as training
 from arcgrad.recipes.catalog import find
 from arcgrad.recipes.experiment import Experiment, override
@@ -21,7 +24,8 @@ INTERRUPTED = 130
     "train",
     epilog="Examples: [bold]arcgrad train demo[/bold]  ·  "
     "[bold]arcgrad train table1/letters/ngram2/no_blank --set seed=1 --epochs 5[/bold]  ·  "
-    "[bold]arcgrad train demo --resume[/bold]",
+    "[bold]arcgrad train demo --resume[/bold]  ·  "
+    "[bold]torchrun --standalone --nproc-per-node 2 -m arcgrad.recipes.cli train demo[/bold]",
 )
 def run_train(
     experiment: Annotated[
@@ -49,7 +53,7 @@ def run_train(
     threads: Threads = 1,
     quiet: Quiet = False,
 ) -> None:
-    """Train a named experiment."""
+    """Train a named experiment; with torchrun, in several processes."""
     name, chosen = _from_file(experiment, file)
     chosen = override(chosen, settings or [])
     options = {"data.path": data_path, "optim.epochs": epochs, "seed": seed}
@@ -63,10 +67,11 @@ def run_train(
         device=device,
         threads=threads,
         quiet=quiet,
+        command=shlex.join(["arcgrad", *sys.argv[1:]]),
     )
     if result.interrupted:
         raise typer.Exit(INTERRUPTED)
-    if not quiet:
+    if not quiet and processes.rank() == 0:
         typer.echo(f"best validation CER {result.best_cer:.2f}%, in {folder}")
 
 
