@@ -16,7 +16,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     help="Train and test recognisers whose losses are graphs.",
-    epilog="Example: [bold]arcgrad train demo[/bold], then [bold]arcgrad test runs/demo[/bold].",
+    epilog="Example: [bold]arcgrad train demo[/bold], then [bold]arcgrad test runs/demo[/bold]. "
+    "With ARCGRAD_TRACEBACK=1 errors are shown whole.",
 )
 
 Run = Annotated[Path, typer.Argument(help="The folder of a run.")]
