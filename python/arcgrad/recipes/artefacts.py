@@ -15,7 +15,7 @@ from . import analysis, catalog
 from .data import BucketSampler, WordPieces, collate
 from .experiment import Experiment, override
 from .recognizer import Recognizer, load_data
-from .train import load_run
+from .run import load_environment, load_run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -128,8 +128,21 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def origin(artefact: Artefact, corpus: str, cells: Mapping[str, Cell]) -> str:
     """How an artefact came about: the command, and what it ran on."""
-    lines = [f"Made by `arcgrad reproduce {artefact.name} --data {corpus}`."]
-    return "\n".join(lines) + "\n"
+    text = f"Made by `arcgrad reproduce {artefact.name} --data {corpus}`."
+    if not cells:
+        return text + "\n"
+    paths = dict.fromkeys(cell.path for cell in cells.values())
+    ran = [load_environment(path) for path in paths]
+    seconds = sum({cell.path: cell.result["seconds"] for cell in cells.values()}.values())
+
+    def listed(key: str) -> str:
+        return ", ".join(dict.fromkeys(str(each[key]) for each in ran))
+
+    return (
+        f"{text} Trained in {seconds / 60:.0f} minutes, one cell after the other, at commit "
+        f"{listed('commit')} with PyTorch {listed('torch')}, on {listed('processor')} "
+        f"({listed('cores')} cores, {listed('device')}).\n"
+    )
 
 
 def _of(*artefacts: str) -> Callable[[str], dict[str, Experiment]]:
@@ -179,11 +192,8 @@ def _table2(source: Source) -> Made:
     header = ["pruning"]
     for kind in ("letters", "pieces"):
         header += [f"{kind}: CER", "test", "epoch, s", "paper: CER", "epoch, s"]
-    text = (
-        "CER in percent on validation data and on test data, and the processor time of an epoch "
-        "with its validation.\n\n"
-    )
-    return Made(text + table(header, rows) + "\n")
+    text = "CER in percent on validation data and on test data, and processor seconds of an epoch."
+    return Made(f"{text}\n\n{table(header, rows)}\n")
 
 
 def _table3(source: Source) -> Made:

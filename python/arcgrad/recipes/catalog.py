@@ -159,7 +159,7 @@ def _table3() -> Iterator[tuple[str, Experiment]]:
         model = ModelSettings("paper", subsampling=4)
         if corpus == "letters":  # with half of the usual epochs, as the network is slow
             model = ModelSettings("small", subsampling=2)
-            base = replace(base, optim=replace(base.optim, epochs=6))
+            base = replace(base, optim=replace(base.optim, epochs=4))
         for inner, name, cer in paper:
             yield (
                 f"table3/{corpus}/{inner}",
