@@ -63,7 +63,7 @@ _BASES = {
 }
 
 # Sub-sampling for word pieces: about two frames for a letter, as in the paper.
-_PIECES_SUBSAMPLING = {"letters": 4, "iam": 16, "digits": 8, "librispeech": 8, "wsj": 8}
+_PIECES_SUBSAMPLING = {"letters": 4, "iam": 16, "digits": 4, "librispeech": 8, "wsj": 8}
 # That of Figure 5d; letters of IAM are three times as wide as those of ``letters``.
 _FIGURE_5D = {"letters": (2, 4, 8, 12), "iam": (4, 8, 16, 24)}
 # The numbers of pieces of Figure 5; the ten words of digits have no more than 26.
