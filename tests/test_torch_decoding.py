@@ -45,8 +45,8 @@ def transition_score(graph, path):
 
 
 def best_by_enumeration(x, tokens, transitions=None):
-    """The tokens of the best frames among those that spell something."""
-    best, found = -np.inf, []
+    """The best frames among those that spell something, and their tokens."""
+    best, found = -np.inf, ([], [])
     for path in itertools.product(range(3), repeat=len(x)):
         try:
             spelled = tokens.collapse(list(path))
@@ -56,7 +56,7 @@ def best_by_enumeration(x, tokens, transitions=None):
         if transitions is not None:
             score += transition_score(transitions, path)
         if score > best:
-            best, found = score, spelled
+            best, found = score, (list(path), spelled)
     return found
 
 
@@ -65,11 +65,13 @@ def best_by_enumeration(x, tokens, transitions=None):
 def test_the_best_labels_are_those_of_the_best_frames(tokens, with_transitions):
     x = random(5, 4, 3)
     transitions = bigram() if with_transitions else None
-    expected = [best_by_enumeration(e, tokens, transitions) for e in x]
+    best = [best_by_enumeration(e, tokens, transitions) for e in x]
+    expected = [labels for _, labels in best]
     assert agt.viterbi(x, tokens=tokens, transitions=transitions) == expected
     assert agt.viterbi(x[0], tokens=tokens, transitions=transitions) == expected[:1]
     loss = agt.TransducerLoss(tokens, transitions=transitions)
     assert loss.viterbi(x) == expected
+    assert loss.viterbi_frames(x) == [frames for frames, _ in best]
 
 
 @given(st.lists(st.integers(0, 3), max_size=12))
@@ -104,6 +106,9 @@ def bigram_of_zeros():
 def test_no_path_gives_no_labels():
     assert agt.viterbi(torch.zeros(1, 1, 3), tokens=Tokens(3, blank="forced", min_blanks=2)) == [[]]
     assert agt.viterbi(torch.zeros(2, 0, 3)) == [[], []]
+    for tokens in (Tokens.ctc(3), Tokens(3, blank="forced")):
+        nowhere = torch.full((1, 2, 3), -torch.inf)
+        assert agt.TransducerLoss(tokens).viterbi_frames(nowhere) == [[]]
     assert agt.viterbi(torch.zeros(0, 5, 3)) == []
 
 

@@ -73,14 +73,26 @@ def best_labels(
     transitions: ag.Graph | None,
 ) -> list[list[int]]:
     """The tokens that the best path of each example spells; none if there is no path."""
+    # Frames may be cut into equal tokens in several ways; collapse has one rule for that.
+    return [
+        [] if frames is None else tokens.collapse(frames)
+        for frames in best_frames(op, emissions, lengths, tokens, transitions)
+    ]
+
+
+def best_frames(
+    op: str,
+    emissions: Tensor,
+    lengths: Any,
+    tokens: ag.tokens.Tokens,
+    transitions: ag.Graph | None,
+) -> list[list[int] | None]:
+    """The labels of the best path of each example by frame; None if there is no path."""
     _check_labels(op, emissions, tokens)
     with torch.no_grad(), ag.no_grad():
         spells_everything = _spells_everything(tokens)
         if spells_everything and transitions is None:
-            return [
-                [] if frames is None else tokens.collapse(frames)
-                for frames in _best_frames(op, emissions, lengths)
-            ]
+            return _best_of_each_frame(op, emissions, lengths)
         graph = transitions
         if not spells_everything:
             graph = tokens.graph()
@@ -88,10 +100,7 @@ def best_labels(
                 graph = ag.compose(transitions, graph)
         assert graph is not None
         paths = ag.viterbi_path(ag.compose(_borrow(op, emissions, lengths, True), graph))
-        # Frames may be cut into equal tokens in several ways; collapse has one rule for that.
-        return [
-            tokens.collapse(_labels(path.ilabels())) if path.num_nodes() else [] for path in paths
-        ]
+        return [_labels(path.ilabels()) if path.num_nodes() else None for path in paths]
 
 
 def _labels(labels: Any) -> list[int]:
@@ -99,13 +108,13 @@ def _labels(labels: Any) -> list[int]:
     return kept
 
 
-def _best_frames(op: str, emissions: Tensor, lengths: Any) -> list[Any]:
+def _best_of_each_frame(op: str, emissions: Tensor, lengths: Any) -> list[list[int] | None]:
     """The best label of each frame, the smallest if there are several; None without a path."""
-    found: list[Any] = []
+    found: list[list[int] | None] = []
     for i, graph in enumerate(_borrow(op, emissions, lengths, True, is_final=True)):
         frames = np.asarray(graph.weights_view())
         if frames.size == 0:
-            found.append(None if frames.shape[0] else np.zeros(0, np.int64))
+            found.append(None if frames.shape[0] else [])
             continue
         labels = frames.argmax(-1)
         best = np.take_along_axis(frames, labels[:, None], 1)[:, 0]
@@ -115,7 +124,7 @@ def _best_frames(op: str, emissions: Tensor, lengths: Any) -> list[Any]:
                 f"{op} (element {i}): the emission of label {labels[bad[0]]} at frame {bad[0]} is "
                 f"{best[bad[0]]}, but it must be finite or -inf"
             )
-        found.append(None if best.min() == -np.inf else labels)
+        found.append(None if best.min() == -np.inf else labels.tolist())
     return found
 
 

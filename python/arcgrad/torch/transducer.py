@@ -13,7 +13,7 @@ import arcgrad as ag
 from ._bridge import graph
 from ._parameters import check_fingerprint, fingerprint
 from ._targets import Targets
-from .decoding import TokenSpan, best_labels, forced_align
+from .decoding import TokenSpan, best_frames, best_labels, forced_align
 from .sequence import Graphs, Reduction, SequenceLoss
 
 
@@ -174,6 +174,22 @@ class TransducerLoss(SequenceLoss):
     def viterbi(self, emissions: Tensor, lengths: Any = None) -> list[list[int]]:
         """The tokens of the best path of each example, as labels."""
         return best_labels("viterbi", emissions, lengths, self.tokens, self.transition_graph())
+
+    def viterbi_frames(self, emissions: Tensor, lengths: Any = None) -> list[list[int]]:
+        """The best path of each example itself: the label of each frame, blanks among them.
+
+        It is empty if there is no path.
+
+        >>> import torch, arcgrad.torch as agt
+        >>> loss = agt.TransducerLoss(2, blank="optional", allow_repeats=False)
+        >>> x = torch.eye(3)[torch.tensor([[1, 1, 0, 2]])]
+        >>> loss.viterbi_frames(x), loss.viterbi(x)
+        ([[1, 1, 0, 2]], [[1, 2]])
+        """
+        paths = best_frames(
+            "viterbi_frames", emissions, lengths, self.tokens, self.transition_graph()
+        )
+        return [[] if path is None else path for path in paths]
 
     def forced_align(
         self, emissions: Tensor, targets: Any, lengths: Any = None, target_lengths: Any = None
