@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arcgrad.recipes.metrics import Errors, char_errors, evaluate, word_errors
+from arcgrad.recipes.metrics import (
+    Errors,
+    char_errors,
+    confusions,
+    differences,
+    evaluate,
+    word_errors,
+)
 
 texts = st.text(alphabet="ab ▁c", max_size=8)
 
@@ -44,6 +51,23 @@ def test_errors_of_words_are_the_edit_distance_of_words(reference, hypothesis):
     errors = word_errors(reference, hypothesis)
     assert errors.count == distance(first, second)
     assert errors.length == len(first)
+
+
+@given(texts, texts)
+def test_differences_make_up_both_texts_and_count_the_edits(reference, hypothesis):
+    parts = differences(reference, hypothesis)
+    (scored,) = evaluate([reference], [hypothesis]).examples
+    assert "".join(part.reference for part in parts) == scored.reference
+    assert "".join(part.hypothesis for part in parts) == scored.hypothesis
+    wrong = [part for part in parts if part.is_error]
+    assert len(wrong) == scored.chars.count
+    assert all(len(letter) <= 1 for part in wrong for letter in part)
+    assert sorted(confusions([scored]).elements()) == sorted(wrong)
+
+
+def test_confusions_of_all_examples_are_counted():
+    found = confusions(evaluate(["on no", "nn", ""], ["an na", "n", "x"]).examples)
+    assert found == {("o", "a"): 2, ("n", ""): 1, ("", "x"): 1}
 
 
 def test_edits_are_told_apart():

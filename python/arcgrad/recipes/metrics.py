@@ -7,9 +7,12 @@ errors of all its examples over the letters or words of all its references.
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 try:
     from rapidfuzz.distance import Levenshtein
@@ -19,7 +22,17 @@ except ImportError as error:
         "pip install 'arcgrad[recipes]'"
     ) from error
 
-__all__ = ["Errors", "Evaluation", "Scored", "char_errors", "evaluate", "word_errors"]
+__all__ = [
+    "Difference",
+    "Errors",
+    "Evaluation",
+    "Scored",
+    "char_errors",
+    "confusions",
+    "differences",
+    "evaluate",
+    "word_errors",
+]
 
 BOUNDARY = "▁"
 
@@ -183,6 +196,67 @@ def evaluate(references: Iterable[Text], hypotheses: Iterable[Text]) -> Evaluati
     chars = sum((example.chars for example in examples), Errors())
     words = sum((example.words for example in examples), Errors())
     return Evaluation(chars, words, examples)
+
+
+class Difference(NamedTuple):
+    """A part of two texts: what it is in each. Parts that are the same are parts too."""
+
+    reference: str
+    hypothesis: str
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the texts differ here."""
+        return self.reference != self.hypothesis
+
+
+def differences(reference: Text, hypothesis: Text) -> list[Difference]:
+    """The parts in which two texts are the same and differ, by the least edits.
+
+    Args:
+        reference: A text, or tokens.
+        hypothesis: A text, or tokens.
+
+    Returns:
+        Parts in their order, with spaces between words. A part that differs is one letter in each,
+        or none in one of them.
+
+    >>> from arcgrad.recipes.metrics import differences
+    >>> [tuple(part) for part in differences("the cat", "thecut")]
+    [('the', 'the'), (' ', ''), ('c', 'c'), ('a', 'u'), ('t', 't')]
+    """
+    one, two = (_marked(text).replace(BOUNDARY, " ") for text in (reference, hypothesis))
+    found = []
+    for block in Levenshtein.opcodes(one, two):
+        parts = one[block.src_start : block.src_end], two[block.dest_start : block.dest_end]
+        if block.tag == "equal":
+            found.append(Difference(*parts))
+        else:
+            found += [Difference(*pair) for pair in itertools.zip_longest(*parts, fillvalue="")]
+    return found
+
+
+def confusions(examples: Iterable[Scored]) -> Counter[Difference]:
+    """How often each letter was taken for another.
+
+    Args:
+        examples: Such as those of an :class:`Evaluation`.
+
+    Returns:
+        The number of each difference of one letter; a letter that is missing, or that should not be
+        there, is paired with nothing. The total is the number of edits.
+
+    >>> from arcgrad.recipes.metrics import confusions, evaluate
+    >>> found = confusions(evaluate(["noun", "mine"], ["nonn", "mne"]).examples)
+    >>> [(tuple(pair), count) for pair, count in found.items()]
+    [(('u', 'n'), 1), (('i', ''), 1)]
+    """
+    return Counter(
+        part
+        for example in examples
+        for part in differences(example.reference, example.hypothesis)
+        if part.is_error
+    )
 
 
 def _marked(text: Text) -> str:
