@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import signal
 
 import pytest
@@ -11,7 +12,14 @@ from runs import BIGRAM, SGD, TINY, assert_same_state, checkpoint
 from arcgrad.recipes import train as training
 from arcgrad.recipes.catalog import find
 from arcgrad.recipes.experiment import override
-from arcgrad.recipes.train import TrainingError, evaluate_run, load_run, train
+from arcgrad.recipes.train import (
+    TrainingError,
+    evaluate_run,
+    load_environment,
+    load_history,
+    load_run,
+    train,
+)
 
 
 def interrupt_at(monkeypatch, step):
@@ -47,6 +55,9 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path, monkeypatch, step):
     assert stopped.interrupted
     assert not stopped.finished
     assert stopped.epochs == (step - 1) // 3
+    if stopped.epochs == 0:
+        with pytest.raises(ValueError, match=r"there is no '.*best.pt'; it was interrupted in its"):
+            load_run(tmp_path / "stopped")
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert train(BIGRAM, tmp_path / "stopped", resume=True, quiet=True).finished
     assert_same_state(checkpoint(tmp_path / "whole"), checkpoint(tmp_path / "stopped"))
@@ -58,7 +69,7 @@ def test_a_run_has_its_settings_numbers_and_checkpoints(tmp_path):
         *("best.pt", "environment.json", "experiment.json", "last.pt", "metrics.jsonl", "tokens")
     }
     rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    assert rows == list(result.history)
+    assert rows == list(result.history) == load_history(tmp_path)
     assert [row["epoch"] for row in rows] == [1, 2]
     assert [row["steps"] for row in rows] == [3, 6]
     assert min(row["validation_cer"] for row in rows) == result.best_cer
@@ -70,6 +81,28 @@ def test_a_run_has_its_settings_numbers_and_checkpoints(tmp_path):
     best = checkpoint(tmp_path, "best.pt")
     assert torch.equal(recognizer.criterion.transitions, best["criterion"]["transitions"])
     assert recognizer.criterion.transitions.abs().max() > 0  # learned
+
+
+def test_a_run_keeps_the_versions_and_options_of_its_training(tmp_path):
+    train(override(BIGRAM, ["optim.epochs=1"]), tmp_path, quiet=True, max_seconds=900)
+    kept = load_environment(tmp_path)
+    assert (kept["torch"], kept["python"]) == (torch.__version__, platform.python_version())
+    assert (kept["device"], kept["threads"], kept["max_seconds"]) == ("cpu", 1, 900)
+
+
+def test_a_run_without_numbers_or_environment_has_none(tmp_path):
+    assert load_history(tmp_path) == []
+    assert load_environment(tmp_path) == {}
+
+
+@pytest.mark.parametrize("text", ["{", "3"])
+def test_numbers_and_environments_that_are_damaged_are_errors(tmp_path, text):
+    (tmp_path / "metrics.jsonl").write_text(text)
+    with pytest.raises(ValueError, match=r"load_history: .* must have a line of JSON for each epo"):
+        load_history(tmp_path)
+    (tmp_path / "environment.json").write_text(text)
+    with pytest.raises(ValueError, match=r"load_environment: .* must be JSON, but reading it fai"):
+        load_environment(tmp_path)
 
 
 def test_the_test_gives_each_example_in_its_order(tmp_path):

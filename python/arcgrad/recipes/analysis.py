@@ -364,6 +364,7 @@ def draw_decomposition(
             ha="center",
             va="top",
             annotation_clip=False,
+            parse_math=False,  # a piece may have dollars
         )
     axes.set_axis_off()
     return axes.figure

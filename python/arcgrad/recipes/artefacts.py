@@ -141,7 +141,7 @@ def origin(artefact: Artefact, corpus: str, cells: Mapping[str, Cell]) -> str:
     return (
         f"{text} Trained in {seconds / 60:.0f} minutes, one cell after the other, at commit "
         f"{listed('commit')} with PyTorch {listed('torch')}, on {listed('processor')} "
-        f"({listed('cores')} cores, {listed('device')}).\n"
+        f"({listed('cores')} cores, {listed('device_name')}).\n"
     )
 
 

@@ -20,7 +20,12 @@ HERE = Path(__file__).resolve()
 
 
 def describe_environment(
-    *, command: str | None, device: str, threads: int, world_size: int
+    *,
+    command: str | None,
+    device: str,
+    threads: int,
+    world_size: int,
+    max_seconds: float | None = None,
 ) -> dict[str, Any]:
     """The versions, the machine and the command of a training, without names of hosts or folders.
 
@@ -29,6 +34,7 @@ def describe_environment(
         device: Where the network is.
         threads: How many threads torch uses in each process.
         world_size: The number of processes.
+        max_seconds: The time that the training has, if it is limited.
 
     >>> from arcgrad.recipes.environment import describe_environment
     >>> found = describe_environment(command=None, device="cpu", threads=1, world_size=1)
@@ -46,10 +52,12 @@ def describe_environment(
         "system": f"{platform.system()} {platform.machine()}",
         "processor": _processor(),
         "cores": os.cpu_count(),
-        "device": _device(device),
+        "device": device,
+        "device_name": _device(device),
         "threads": threads,
         "graph_threads": ag.get_num_threads(),
         "world_size": world_size,
+        "max_seconds": max_seconds,
     }
 
 

@@ -15,7 +15,7 @@ from arcgrad import _files
 from .experiment import Experiment, from_dict, to_dict
 from .recognizer import Recognizer
 
-__all__ = ["Run", "load_environment", "load_run"]
+__all__ = ["Run", "load_environment", "load_history", "load_run"]
 
 BEST, LAST = "best.pt", "last.pt"
 EXPERIMENT, ENVIRONMENT = "experiment.json", "environment.json"
@@ -61,7 +61,12 @@ class Run:
         """The content of a checkpoint."""
         path = self.path / name
         if not path.exists():
-            raise ValueError(f"{op}: a run must have a checkpoint, but there is no {str(path)!r}")
+            hint = ""
+            if name == BEST and (self.path / LAST).exists():
+                hint = "; it was interrupted in its first epoch: resume it, or take the last one"
+            raise ValueError(
+                f"{op}: a run must have a checkpoint, but there is no {str(path)!r}{hint}"
+            )
         content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         return content
 
@@ -139,3 +144,24 @@ def load_environment(path: str | os.PathLike[str]) -> dict[str, Any]:
     ValueError: load_environment: the folder of a run must have environment.json, but 'no' has not
     """
     return Run(path).environment("load_environment")
+
+
+def load_history(path: str | os.PathLike[str]) -> list[dict[str, float]]:
+    """The numbers of each epoch of a run; none if no epoch was finished.
+
+    Args:
+        path: The folder of the run.
+
+    Raises:
+        ValueError: If its ``metrics.jsonl`` is damaged.
+    """
+    file = Path(path) / METRICS
+    if not file.exists():
+        return []
+    try:
+        return [dict(json.loads(line)) for line in file.read_text().splitlines()]
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"load_history: {str(file)!r} must have a line of JSON for each epoch, but reading it "
+            f"fails: {error}"
+        ) from None

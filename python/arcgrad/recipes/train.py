@@ -20,6 +20,7 @@ from torch.utils.data import DataLoader
 from .board import open_board
 from .data import Batch, BucketSampler, Dataset, Key, Splits, collate
 from .data._random import stream
+from .data.examples import SPLITS
 from .environment import describe_environment
 from .experiment import Experiment, OptimSettings, from_dict, to_dict
 from .metrics import Evaluation, evaluate
@@ -28,7 +29,16 @@ from .progress import Position, Reporter, Sums
 from .recognizer import Recognizer, load_data
 from .run import BAD_BATCH, BEST, BOARD, EXPERIMENT, LAST, Run, load_run
 
-__all__ = ["Result", "TrainingError", "evaluate_run", "load_run", "train"]
+__all__ = [
+    "Result",
+    "TrainingError",
+    "evaluate_recognizer",
+    "evaluate_run",
+    "load_run",
+    "load_split",
+    "outputs",
+    "train",
+]
 
 # The share of a one-cycle schedule in which rates rise.
 WARM_UP = 0.1
@@ -104,7 +114,7 @@ def _optimizer(settings: OptimSettings, recognizer: Recognizer) -> torch.optim.O
 
 
 @contextlib.contextmanager
-def _threads(count: int) -> Iterator[None]:
+def torch_threads(count: int) -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
@@ -325,13 +335,16 @@ class _Training:
     def validate(self) -> Sums:
         """The sums of the validation data, unless it is interrupted."""
         sums, dataset, processes = Sums(), self.splits.validation, self.processes
-        batches = _fixed_batches(dataset, self.experiment)
+        batches = _fixed_batches(dataset, self.experiment.optim.batch_size)
         # Whole batches go round, and processes meet after each: some may have none in the last.
         of_this = batches[processes.rank :: processes.world_size]
-        found = _recognized(self.recognizer, dataset, of_this, self.device)
+        found = _outputs(self.recognizer, dataset, of_this, self.device)
         for _ in range(0, len(batches), processes.world_size):
             part = Sums()
-            for batch, losses, texts in itertools.islice(found, 1):
+            for batch, emissions, lengths in itertools.islice(found, 1):
+                with torch.no_grad():
+                    losses = self.recognizer.loss(emissions, lengths, batch)
+                texts = self.recognizer.transcribe(emissions, lengths)
                 part.add(losses, batch.texts, texts)
             sums += self.meet(part)[0]
             if self.is_interrupted:
@@ -368,9 +381,9 @@ class _Training:
         return is_best
 
 
-def _fixed_batches(dataset: Dataset, experiment: Experiment) -> list[list[Key]]:
+def _fixed_batches(dataset: Dataset, batch_size: int) -> list[list[Key]]:
     """All examples of a data set, from long to short."""
-    return list(BucketSampler(dataset.lengths, experiment.optim.batch_size, shuffle=False))
+    return list(BucketSampler(dataset.lengths, batch_size, shuffle=False))
 
 
 def _loader(dataset: Dataset, batches: Iterable[list[Key]]) -> Iterable[Batch]:
@@ -381,18 +394,34 @@ def _loader(dataset: Dataset, batches: Iterable[list[Key]]) -> Iterable[Batch]:
 
 
 @torch.no_grad()
-def _recognized(
+def _outputs(
     recognizer: Recognizer,
     dataset: Dataset,
     batches: Iterable[list[Key]],
     device: torch.device,
-) -> Iterator[tuple[Batch, Tensor, list[str]]]:
-    """Batches of a data set with their losses and the texts that were recognised."""
+) -> Iterator[tuple[Batch, Tensor, Tensor]]:
+    """Batches of a data set with their emissions and the lengths of these."""
     recognizer.eval()
     for batch in _loader(dataset, batches):
-        emissions, lengths = recognizer(batch.to(device))
-        losses = recognizer.loss(emissions, lengths, batch)
-        yield batch, losses, recognizer.transcribe(emissions, lengths)
+        yield batch, *recognizer(batch.to(device))
+
+
+def outputs(
+    recognizer: Recognizer, dataset: Dataset, *, batch_size: int = 32, device: str = "cpu"
+) -> Iterator[tuple[Batch, Tensor, Tensor]]:
+    """Applies a recogniser to a data set, without gradients.
+
+    Args:
+        recognizer: The recogniser, on the device.
+        dataset: The data, which come from long to short.
+        batch_size: The number of examples of a batch.
+        device: Where the network is.
+
+    Returns:
+        Batches with their emissions and the lengths of these.
+    """
+    batches = _fixed_batches(dataset, batch_size)
+    return _outputs(recognizer, dataset, batches, check_device("outputs", device))
 
 
 def train(
@@ -481,7 +510,11 @@ def train(
         if processes.is_first:
             run.save_settings(experiment, training.recognizer)
             environment = describe_environment(
-                command=command, device=device, threads=threads, world_size=count
+                command=command,
+                device=device,
+                threads=threads,
+                world_size=count,
+                max_seconds=max_seconds,
             )
             run.save_environment(environment, is_first=not resume)
             add_to_board = stack.enter_context(open_board(run.path / BOARD, at.epoch))
@@ -546,16 +579,69 @@ def evaluate_run(
     >>> len(evaluate_run("run").examples)
     4
     """
-    if split not in ("train", "validation", "test"):
-        raise ValueError(
-            f"evaluate_run: the split must be 'train', 'validation' or 'test', but it is {split!r}"
-        )
-    place = check_device("evaluate_run", device)
+    check_split("evaluate_run", split)
+    check_device("evaluate_run", device)
     experiment, recognizer = load_run(path, checkpoint)
-    dataset = getattr(load_data(experiment), split)
+    return evaluate_recognizer(
+        recognizer,
+        load_split(experiment, split),
+        batch_size=experiment.optim.batch_size,
+        device=device,
+        threads=threads,
+    )
+
+
+def evaluate_recognizer(
+    recognizer: Recognizer,
+    dataset: Dataset,
+    *,
+    batch_size: int = 32,
+    device: str = "cpu",
+    threads: int = 1,
+) -> Evaluation:
+    """The error rates of a recogniser.
+
+    Args:
+        recognizer: The recogniser.
+        dataset: The data.
+        batch_size: The number of examples of a batch.
+        device: Where the network is to be.
+        threads: How many threads torch uses.
+
+    Returns:
+        The errors, with an entry for each example in the order of the data.
+    """
     found: dict[str, str] = {}
-    with _threads(threads):
-        batches = _fixed_batches(dataset, experiment)
-        for batch, _, texts in _recognized(recognizer.to(place), dataset, batches, place):
+    with torch_threads(threads):
+        for batch, emissions, lengths in outputs(
+            recognizer.to(device), dataset, batch_size=batch_size, device=device
+        ):
+            texts = recognizer.transcribe(emissions, lengths)
             found.update(zip(batch.ids, texts, strict=True))
     return evaluate(dataset.texts, [found[name] for name in dataset.ids])
+
+
+def check_split(op: str, split: str) -> None:
+    """Raises if there is no such split."""
+    if split not in SPLITS:
+        raise ValueError(
+            f"{op}: the split must be 'train', 'validation' or 'test', but it is {split!r}"
+        )
+
+
+def load_split(experiment: Experiment, split: str) -> Dataset:
+    """The training, validation or test data of an experiment.
+
+    Raises:
+        ValueError: If there is no such split, or the data cannot be loaded.
+
+    >>> from arcgrad.recipes.catalog import find
+    >>> from arcgrad.recipes.train import load_split
+    >>> load_split(find("demo"), "exam")
+    Traceback (most recent call last):
+    ...
+    ValueError: load_split: the split must be 'train', 'validation' or 'test', but it is 'exam'
+    """
+    check_split("load_split", split)
+    dataset: Dataset = getattr(load_data(experiment), split)
+    return dataset

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path, PurePath
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from torch import Tensor
@@ -101,7 +101,7 @@ def run_align(
         _check_names(items)
 
     alignments, failures = [], Failures()
-    with training._threads(threads):
+    with training.torch_threads(threads):
         for item in items:
             try:
                 source = item.read()
@@ -199,11 +199,11 @@ def _draw(
     recognizer: Recognizer, source: Input, emissions: Tensor, item: Item, folder: Path
 ) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    plot_alignment(
+    figure: Any = plot_alignment(
         emissions,
         recognizer.align(emissions, len(emissions), item.text),
-        folder / f"{item.stem}.png",
         tokens=token_names(recognizer),
         image=source.values,
         title=item.text,
     )
+    figure.savefig(folder / f"{item.stem}.png")

@@ -72,7 +72,7 @@ def run_decode(
     )
     features = input_features(experiment, recognizer.height)
     failures = Failures()
-    with training._threads(threads):
+    with training.torch_threads(threads):
         for file in files:
             try:
                 source = read_input(features, file)
