@@ -105,10 +105,11 @@ sanitize: sanitize-address sanitize-thread ## Run the tests under ASan+UBSan (sa
 
 # Programs and pages
 
-demo: install ## Train a recogniser of handwriting for 3 minutes, show and draw what it does
+demo: install ## Train a recogniser of handwriting for 3 minutes, show what it does, write report.html
 	rm -rf build/demo
 	$(BIN)/arcgrad train demo --out build/demo/run --max-seconds 170
-	$(BIN)/arcgrad test build/demo/run --show 8 --pictures build/demo
+	$(BIN)/arcgrad test build/demo/run --show 8 --images --pictures build/demo
+	$(BIN)/arcgrad report build/demo/run --out build/demo/report.html
 
 figure1: install ## Run the paper's Figure 1 and draw its graphs into build/figure1
 	$(BIN)/python examples/figure1.py build/figure1

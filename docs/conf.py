@@ -11,6 +11,8 @@ import arcgrad  # noqa: E402
 import arcgrad.recipes.data  # noqa: E402
 import arcgrad.recipes.metrics  # noqa: E402
 import arcgrad.recipes.models  # noqa: E402
+import arcgrad.recipes.plots  # noqa: E402
+import arcgrad.recipes.report  # noqa: E402
 import arcgrad.torch  # noqa: E402
 
 project = "arcgrad"
@@ -37,5 +39,12 @@ html_title = f"arcgrad {release}"
 api_pages.write(
     arcgrad,
     HERE / "generated",
-    [arcgrad.torch, arcgrad.recipes.data, arcgrad.recipes.models, arcgrad.recipes.metrics],
+    [
+        arcgrad.torch,
+        arcgrad.recipes.data,
+        arcgrad.recipes.models,
+        arcgrad.recipes.metrics,
+        arcgrad.recipes.plots,
+        arcgrad.recipes.report,
+    ],
 )

@@ -19,7 +19,7 @@ def check(wheel: zipfile.ZipFile) -> list[str]:
     needed = {
         str(path.relative_to(SOURCE))
         for path in SOURCE.rglob("*")
-        if path.is_file() and path.suffix in {".py", ".npz", ".txt"}
+        if path.is_file() and path.suffix in {".j2", ".npz", ".py", ".txt"}
     }
     needed |= {"arcgrad/py.typed", "arcgrad/_core.pyi"}
     problems = [f"{name} is missing" for name in sorted(needed - set(names))]

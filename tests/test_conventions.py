@@ -153,7 +153,11 @@ def test_examples_run(name, tmp_path, monkeypatch):
 
 # Guides that need the packages of an extra.
 RECIPES = ("torch", "sentencepiece", "soundfile", "PIL", "rapidfuzz")
-NEEDED = {"data.md": RECIPES, "training.md": (*RECIPES, "typer", "rich", "matplotlib", "yaml")}
+NEEDED = {
+    "data.md": RECIPES,
+    "reproduce.md": (*RECIPES, "rich", "matplotlib"),
+    "training.md": (*RECIPES, "typer", "rich", "matplotlib", "yaml", "jinja2"),
+}
 
 
 @pytest.mark.parametrize("guide", sorted(path.name for path in (ROOT / "docs").glob("*.md")))

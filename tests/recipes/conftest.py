@@ -7,7 +7,7 @@ import pytest
 
 NEEDED = (
     *("torch", "sentencepiece", "soundfile", "PIL", "rapidfuzz"),
-    *("typer", "rich", "matplotlib", "yaml"),
+    *("typer", "rich", "matplotlib", "yaml", "jinja2"),
 )
 
 collect_ignore_glob = (

@@ -49,6 +49,28 @@ def test_a_run_is_trained_resumed_and_tested(tmp_path, capsys, monkeypatch):
     assert lines[-1].endswith("% of 3 examples")
     for name in ("test-0.png", "test-1.png"):
         assert (tmp_path / "pictures" / name).read_bytes().startswith(b"\x89PNG")
+    monkeypatch.setenv("COLUMNS", "60")
+    code, out, _ = run(capsys, monkeypatch, "test", tmp_path / "run", "--show", 1, "--images")
+    drawing = out.split("reference")[0]
+    assert code == 0
+    assert set(drawing) == set(" \n▀▄█")
+    assert 30 < max(map(len, drawing.splitlines())) <= 60
+
+
+def test_a_report_is_written_into_the_run_or_where_it_is_asked(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for seed in (0, 1):
+        options = [*TINY, f"--set=seed={seed}", "--epochs", 1, "--quiet", "--out", f"run{seed}"]
+        assert run(capsys, monkeypatch, "train", "demo", *options)[0] == 0
+    options = ["--examples", 1, "--split", "validation"]
+    for arguments, page in [
+        (["run0"], "run0/report.html"),
+        (["run0", "run1"], "report.html"),
+        (["run0", "--out", "page.html", "--checkpoint", "last"], "page.html"),
+    ]:
+        code, out, err = run(capsys, monkeypatch, "report", *arguments, *options)
+        assert (code, out, err) == (0, f"wrote {page}\n", "")
+        assert "on the validation data" in (tmp_path / page).read_text()
 
 
 @pytest.mark.parametrize(
@@ -59,6 +81,8 @@ def test_a_run_is_trained_resumed_and_tested(tmp_path, capsys, monkeypatch):
         (["train", "demo", "--set", "data.corpus=iam"], "data.path is not set"),
         (["train", "demo", "--resume", "--out", "nowhere"], "there is no 'nowhere/last.pt'"),
         (["test", "nowhere"], "the folder of a run must have experiment.json"),
+        (["report", "nowhere"], "the folder of a run must have experiment.json"),
+        (["report", "one", "one"], "there must be runs, each once, but they are"),
     ],
 )
 def test_errors_are_one_line_and_exit_code_2(arguments, message, tmp_path, capsys, monkeypatch):
@@ -80,7 +104,7 @@ def test_a_defect_is_not_hidden(monkeypatch):
         cli.main()
 
 
-@pytest.mark.parametrize("command", [[], ["train"], ["test"], ["experiments"]])
+@pytest.mark.parametrize("command", [[], ["train"], ["test"], ["report"], ["experiments"]])
 def test_help_has_an_example(command):
     result = CliRunner().invoke(cli.app, [*command, "--help"])
     assert result.exit_code == 0

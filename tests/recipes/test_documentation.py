@@ -15,7 +15,9 @@ from arcgrad.recipes import (
     metrics,
     models,
     plots,
+    reading,
     recognizer,
+    report,
     run,
     settings,
     train,
@@ -24,7 +26,7 @@ from arcgrad.recipes import (
 CORPORA = [data.digits, data.iam, data.letters, data.librispeech, data.wsj]
 WHOLE = [
     *(alignment, data, decoding, experiment, inputs, metrics),
-    *(models, plots, recognizer, run, settings, train),
+    *(models, plots, reading, recognizer, report, run, settings, train),
 ]
 MODULES = [*WHOLE, *CORPORA]
 

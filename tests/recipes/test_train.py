@@ -12,14 +12,8 @@ from runs import BIGRAM, SGD, TINY, assert_same_state, checkpoint
 from arcgrad.recipes import train as training
 from arcgrad.recipes.catalog import find
 from arcgrad.recipes.experiment import override
-from arcgrad.recipes.train import (
-    TrainingError,
-    evaluate_run,
-    load_environment,
-    load_history,
-    load_run,
-    train,
-)
+from arcgrad.recipes.run import load_environment, load_history, load_run
+from arcgrad.recipes.train import TrainingError, evaluate_run, train
 
 
 def interrupt_at(monkeypatch, step):
@@ -90,19 +84,15 @@ def test_a_run_keeps_the_versions_and_options_of_its_training(tmp_path):
     assert (kept["device"], kept["threads"], kept["max_seconds"]) == ("cpu", 1, 900)
 
 
-def test_a_run_without_numbers_or_environment_has_none(tmp_path):
+def test_a_run_without_numbers_has_none(tmp_path):
     assert load_history(tmp_path) == []
-    assert load_environment(tmp_path) == {}
 
 
 @pytest.mark.parametrize("text", ["{", "3"])
-def test_numbers_and_environments_that_are_damaged_are_errors(tmp_path, text):
+def test_numbers_that_are_damaged_are_errors(tmp_path, text):
     (tmp_path / "metrics.jsonl").write_text(text)
     with pytest.raises(ValueError, match=r"load_history: .* must have a line of JSON for each epo"):
         load_history(tmp_path)
-    (tmp_path / "environment.json").write_text(text)
-    with pytest.raises(ValueError, match=r"load_environment: .* must be JSON, but reading it fai"):
-        load_environment(tmp_path)
 
 
 def test_the_test_gives_each_example_in_its_order(tmp_path):

@@ -24,6 +24,9 @@ __all__ = ["blocks", "plot_alignment"]
 # likeliest.
 LEAST, MOST_LABELS = 0.05, 40
 
+# The most inches of a picture.
+WIDEST = 30.0
+
 HEAT, PATH = "#2f7ed8", "#d9480f"
 
 # The halves of a character that have ink: none, the upper, the lower, both.
@@ -83,6 +86,7 @@ def plot_alignment(
     try:
         from matplotlib.colors import LinearSegmentedColormap, to_rgba
         from matplotlib.figure import Figure
+        from matplotlib.ticker import MaxNLocator
     except ImportError as error:
         raise ImportError(
             "plot_alignment needs matplotlib, but it is not installed; pip install 'arcgrad[draw]'"
@@ -90,8 +94,9 @@ def plot_alignment(
 
     heights = [*([] if image is None else [0.9]), 0.19 * len(labels) + 0.2]
     if figure is None:
-        size = max(6.0, 0.11 * num_frames + 1.0), sum(heights) + (0.7 if title is None else 1.0)
-        figure = Figure(figsize=size, layout="constrained", dpi=150)
+        width = figure_width(num_frames)
+        height = sum(heights) + (0.7 if title is None else 1.0)
+        figure = Figure(figsize=(width, height), layout="constrained", dpi=150)
     axes: Any = figure.subplots(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
     # Names may have dollars, which are no mathematics.
     if title is not None:
@@ -120,9 +125,10 @@ def plot_alignment(
         interpolation="none",
     )
     row = {label: place + 0.5 for place, label in enumerate(labels)}
-    heat.set_yticks(list(row.values()), [tokens[c] for c in labels], fontsize=7, parse_math=False)
+    heat.set_yticks(list(row.values()), [tokens[c] for c in labels], fontsize=8, parse_math=False)
     heat.set_xlabel("frame", fontsize=8)
-    heat.tick_params(axis="x", labelsize=7)
+    heat.xaxis.set_major_locator(MaxNLocator(integer=True))
+    heat.tick_params(axis="x", labelsize=8)
     points = [(x, row[label]) for label, start, end in runs for x in (start + 0.1, end - 0.1)]
     heat.plot([x for x, _ in points], [y for _, y in points], color=PATH, lw=0.7, alpha=0.6)
     starts, ends = np.array([run[1:] for run in runs], float).reshape(-1, 2).T
@@ -132,8 +138,13 @@ def plot_alignment(
         axes[0].vlines(starts, 0, 1, color=PATH, lw=0.5, alpha=0.6)
     bar = figure.colorbar(shown, ax=heat, pad=0.01)
     bar.set_label("probability", fontsize=8)
-    bar.ax.tick_params(labelsize=7)
+    bar.ax.tick_params(labelsize=8)
     return figure
+
+
+def figure_width(num_frames: int) -> float:
+    """The inches of a picture of frames."""
+    return min(max(6.0, 0.11 * num_frames + 1.0), WIDEST)
 
 
 def blocks(image: Any, width: int = 80, *, height: int = 16) -> str:

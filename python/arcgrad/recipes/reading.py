@@ -9,16 +9,15 @@ import torch
 from torch import Tensor
 
 from . import analysis
+from .alignment import token_names
 from .data import Example, WordPieces, collate
-from .plots import plot_alignment
+from .plots import figure_width, plot_alignment
 from .recognizer import Recognizer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Reading", "label_names", "read"]
-
-BLANK = "blank"
+__all__ = ["Reading", "read"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,13 +53,12 @@ class Reading:
 
     def draw_pieces(self) -> Figure:
         """The image, and where each word piece was read."""
-        figure = analysis.draw_decomposition(self.image, self.pieces, len(self.emissions))
-        return cast("Figure", figure)
+        from matplotlib.figure import Figure
 
-
-def label_names(recognizer: Recognizer) -> list[str]:
-    """The names of the labels of a recogniser: its tokens, after a blank if there is one."""
-    return [BLANK] * recognizer.first_label + list(recognizer.tokenizer.tokens)
+        num_frames = len(self.emissions)
+        figure = Figure(figsize=(figure_width(num_frames), 1.6), layout="constrained")
+        analysis.draw_decomposition(self.image, self.pieces, num_frames, axes=figure.subplots())
+        return figure
 
 
 @torch.no_grad()
@@ -85,7 +83,7 @@ def read(recognizer: Recognizer, example: Example) -> Reading:
     recognizer.eval()
     device = next(recognizer.parameters()).device
     emissions, lengths = recognizer(collate([example]).to(device))
-    names, length = label_names(recognizer), int(lengths[0])
+    names, length = token_names(recognizer), int(lengths[0])
     pieces = []
     if isinstance(recognizer.tokenizer, WordPieces):
         pieces = [

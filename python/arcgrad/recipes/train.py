@@ -487,7 +487,7 @@ def train(
             "another folder"
         )
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_threads(threads))
+        stack.enter_context(torch_threads(threads))
         processes = join(place)
         interrupts = stack.enter_context(_Interrupts())
         reporter = stack.enter_context(Reporter(quiet or not processes.is_first))
