@@ -15,17 +15,26 @@ namespace arcgrad {
 /// reading their old content from memory first would take as long as writing.
 inline constexpr size_t kStreamed = size_t{16} << 20;
 
-/// Copies past the caches; `to` should be aligned to 64 bytes.
+/// Copies past the caches. Others see it after a finish_stream().
 inline void stream(const void* from, void* to, size_t bytes) {
-  size_t done = 0;
+  const auto* in = static_cast<const char*>(from);
+  auto* out = static_cast<char*>(to);
 #ifdef __SSE2__
-  if (reinterpret_cast<uintptr_t>(to) % 16 == 0)
-    for (; done + 16 <= bytes; done += 16)
-      _mm_stream_si128(
-          reinterpret_cast<__m128i*>(static_cast<char*>(to) + done),
-          _mm_loadu_si128(reinterpret_cast<const __m128i*>(static_cast<const char*>(from) + done)));
+  constexpr size_t kWidth = 16;
+  const size_t before = std::min(bytes, -reinterpret_cast<uintptr_t>(out) % kWidth);
+  std::memcpy(out, in, before);
+  for (in += before, out += before, bytes -= before; bytes >= kWidth;
+       in += kWidth, out += kWidth, bytes -= kWidth)
+    _mm_stream_si128(reinterpret_cast<__m128i*>(out),
+                     _mm_loadu_si128(reinterpret_cast<const __m128i*>(in)));
 #endif
-  std::memcpy(static_cast<char*>(to) + done, static_cast<const char*>(from) + done, bytes - done);
+  std::memcpy(out, in, bytes);
+}
+
+inline void finish_stream() {
+#ifdef __SSE2__
+  _mm_sfence();
+#endif
 }
 
 /// Fills `out` block by block: `make(begin, block)` sets the entries from `begin` on. What needs
@@ -49,9 +58,7 @@ void write_blocks(std::span<T> out, Make make) {
     else
       stream(block, &out[begin], (end - begin) * sizeof(T));
   }
-#ifdef __SSE2__
-  _mm_sfence();
-#endif
+  finish_stream();
 }
 
 }  // namespace arcgrad

@@ -9,6 +9,7 @@
 
 #include "arcgrad/memory.h"
 #include "arcgrad/parallel.h"
+#include "arcgrad/stream.h"
 #include "arcgrad/trellis/diagonal_steps.h"
 #include "arcgrad/trellis/kernel.h"
 
@@ -21,6 +22,11 @@ constexpr int32_t kBaseFrames = 64;
 constexpr int32_t kSplitFrames = 64;
 /// Arc gradients are added up in the type of the recursion for this many frames.
 constexpr int32_t kSumFrames = 32;
+
+/// Rows of unset gradients are set together if they have no more entries than this.
+constexpr int64_t kEntriesAtOnce = 2048;
+/// From this many entries on, writing past the caches pays for rows that share lines at their ends.
+constexpr int32_t kLongRow = 256;
 
 int64_t round_up(int64_t n) { return (n + kPlaceBlock - 1) / kPlaceBlock * kPlaceBlock; }
 
@@ -185,6 +191,7 @@ class DiagonalRun final : public Run {
     std::vector<int32_t> next(static_cast<size_t>(num_slots_), -1);
     slot_offset_.push_back(0);
     for (int32_t s : order) {
+      num_single_ += places_of[s] == 1 ? 1 : 0;
       slot_label_.push_back(labels[s]);
       next[s] = slot_offset_.back();
       slot_offset_.push_back(next[s] + places_of[s]);
@@ -420,7 +427,7 @@ class DiagonalRun final : public Run {
     }
     ArcSums sums;
     if (!arcs.empty()) sums = ArcSums(places_, kind_);
-    const SlotPlaces slots{live_slots_, slot_offset_.data(), slot_place_.data(),
+    const SlotPlaces slots{live_slots_, num_single_, slot_offset_.data(), slot_place_.data(),
                            slot_label_.data()};
 
     // The scores at the end are put where the loop expects those of a next frame.
@@ -437,6 +444,19 @@ class DiagonalRun final : public Run {
         set(now, p, factor_->end[p], end_base);
     }
 
+    // Unset rows of the gradient are set in blocks that stay in the nearest cache. Long rows that
+    // would not stay in any cache are made aside and written past them.
+    int64_t num_unset = frames_;
+    int64_t rows_at_once = std::max<int64_t>(kEntriesAtOnce / std::max(wanted.labels, 1), 1);
+    EmissionsGrad rows = wanted;
+    Block<double> aside;
+    const bool is_aside = wanted.is_unset && wanted.is_large && wanted.labels >= kLongRow;
+    if (is_aside) {
+      aside = Block<double>(wanted.labels);
+      rows.data = aside.get();
+      rows.row_stride = 0;
+      rows_at_once = 1;
+    }
     for (int32_t t = frames_; t >= 1; --t) {
       if (t % kBaseFrames == 0) poll_interrupt();
       if (stride_ > 1 && t < segment.first) recompute(segment, t);
@@ -451,15 +471,24 @@ class DiagonalRun final : public Run {
       const double share = sum > 0.0 ? 1.0 / sum : 0.0;
       if (frame_scores != nullptr)
         frame_scores[t - 1] = std::log(sum) + log({1.0, total_.exponent});
-      if (wanted.is_unset) wanted.clear(t - 1, 1);
-      if (wanted.data != nullptr && share > 0.0) {
-        if (wanted.dtype == DType::float32)
-          steps_.scatter_f32(slots, posterior.get(), delta * share,
-                             static_cast<float*>(wanted.data), wanted.row_stride, t - 1);
-        else
-          steps_.scatter_f64(slots, posterior.get(), delta * share,
-                             static_cast<double*>(wanted.data), wanted.row_stride, t - 1);
+      if (rows.is_unset && t <= num_unset) {
+        const int64_t count = std::min(num_unset, rows_at_once);
+        num_unset -= count;
+        rows.clear(num_unset, count);
       }
+      if (rows.data != nullptr && share > 0.0) {
+        if (rows.dtype == DType::float32)
+          steps_.scatter_f32(slots, posterior.get(), delta * share, static_cast<float*>(rows.data),
+                             rows.row_stride, t - 1);
+        else
+          steps_.scatter_f64(slots, posterior.get(), delta * share, static_cast<double*>(rows.data),
+                             rows.row_stride, t - 1);
+      }
+      if (is_aside)
+        dispatch(wanted.dtype, [&](auto kind) {
+          using G = decltype(kind);
+          stream(rows.data, wanted.row<G>(t - 1), static_cast<size_t>(wanted.labels) * sizeof(G));
+        });
       if (t == frames_ && !arcs.empty()) {
         std::vector<Scaled> value(static_cast<size_t>(form_.num_values));
         for (int32_t p = w.low; p < std::min(w.high, num_places_); ++p)
@@ -495,6 +524,7 @@ class DiagonalRun final : public Run {
                   T(0));
       }
     }
+    if (is_aside) finish_stream();
     if (!arcs.empty()) {
       sums.flush();
       for (int32_t from = 0; from < num_places_; ++from)
@@ -582,6 +612,7 @@ class DiagonalRun final : public Run {
   const DiagonalSteps<T>& steps_;
 
   int32_t num_places_ = 0, low_offset_ = 0, high_offset_ = 0;
+  int32_t num_single_ = 0;                  // slots of one place
   int32_t num_slots_ = 0, live_slots_ = 0;  // live slots have a label that the emissions have
   int64_t places_ = 0, slots_ = 0;          // rounded up
   int32_t kind_ = 0;

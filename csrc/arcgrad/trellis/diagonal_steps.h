@@ -50,6 +50,7 @@ struct Diagonals {
 /// the ends of loops over places are foreseen by the processor.
 struct SlotPlaces {
   int32_t num_slots;
+  int32_t num_single;  // of these, the first, which have one place each
   const int32_t* offset;
   const int32_t* place;
   const int32_t* label;
@@ -408,7 +409,9 @@ void scatter(const SlotPlaces& slots, const T* posterior, double factor, G* grad
   const T f = static_cast<T>(factor);
   G* row = gradient + t * row_size;
   const int32_t* place = slots.place;
-  for (int32_t s = 0; s < slots.num_slots; ++s) {
+  for (int32_t s = 0; s < slots.num_single; ++s)
+    row[slots.label[s]] += static_cast<G>(posterior[place[s]] * f);
+  for (int32_t s = slots.num_single; s < slots.num_slots; ++s) {
     int32_t k = slots.offset[s];
     const int32_t end = slots.offset[s + 1];
     T sum = posterior[place[k++]];

@@ -7,6 +7,7 @@
 #include "arcgrad/ops/of_arcs.h"
 #include "arcgrad/total.h"
 #include "arcgrad/trellis/curvature.h"
+#include "arcgrad/trellis/frames.h"
 #include "arcgrad/trellis/plan.h"
 
 namespace arcgrad::trellis {
@@ -15,8 +16,10 @@ namespace {
 /// The forward scores of a batch of products.
 class Batch {
  public:
-  Batch(const char* op, const std::vector<Graph>& list, bool keep)
-      : op_(op), plan_(list), factors_(plan_.groups.size()) {
+  /// With `frames`, one example of it per example of the plan is summed as well, while its
+  /// emissions are in the cache.
+  Batch(const char* op, Plan plan, bool keep, std::shared_ptr<Frames> frames = nullptr)
+      : op_(op), plan_(std::move(plan)), factors_(plan_.groups.size()), frames_(std::move(frames)) {
     scores_.assign(plan_.examples.size(), kNegInf);
     is_fused_.assign(plan_.examples.size(), true);
     std::vector<Choice> choices(plan_.groups.size());
@@ -56,7 +59,7 @@ class Batch {
   const Plan& plan() const { return plan_; }
   bool is_fused(size_t i) const { return is_fused_[i]; }
   double score(size_t i) const { return scores_[i]; }
-  const char* op() const { return op_; }
+  const std::shared_ptr<Frames>& frames() const { return frames_; }
 
   std::vector<double> frame_scores(size_t i) const {
     for (const Piece& piece : pieces_)
@@ -67,11 +70,13 @@ class Batch {
   }
 
   /// What flows into the scores of a batch, and where to: `deltas[i]` times the posteriors of
-  /// example i are added to the gradients of its factors. A null gradient is not wanted.
+  /// example i are added to the gradients of its factors, and `of_frames[i]` times those of its
+  /// frames unless that is empty. A null gradient is not wanted.
   struct Flow {
     const Batch* batch;
     std::vector<double> deltas;
     std::span<Weights* const> graph_grads, emission_grads;
+    std::vector<double> of_frames = {};
   };
   static void add_gradients(std::span<const Flow> flows) {
     std::vector<Weights*> of_examples;
@@ -96,7 +101,8 @@ class Batch {
     std::vector<Buffer<double>> arcs(jobs.size());
     parallel_for(jobs.size(), [&](size_t k) {
       const auto& [flow, piece, begin_of_batch] = jobs[k];
-      const Plan& plan = flow.batch->plan_;
+      const Batch& batch = *flow.batch;
+      const Plan& plan = batch.plan_;
       const size_t graph = plan.groups[piece.group].graph;
       if (flow.graph_grads[graph])
         arcs[k].assign(static_cast<size_t>(plan.graphs[graph].num_arcs()), 0.0);
@@ -104,13 +110,21 @@ class Batch {
         std::array<double, kMostTogether> delta;
         std::array<EmissionsGrad, kMostTogether> grads;
         for (size_t j = 0; j < count; ++j) {
-          const size_t example = piece.examples[begin + j];
-          delta[j] = flow.deltas[example];
-          grads[j] = to.at(begin_of_batch + example);
+          const size_t i = piece.examples[begin + j];
+          const int32_t frames = plan.examples[i].view.frames;
+          delta[j] = flow.deltas[i];
+          grads[j] = to.at(begin_of_batch + i);
+          const double of_frames = flow.of_frames.empty() || batch.frames_->score(i) == kNegInf
+                                       ? 0.0
+                                       : flow.of_frames[i];
+          if (of_frames != 0.0 && grads[j].is_unset)
+            grads[j].fill_with(*batch.frames_, i, of_frames);
+          else if (of_frames != 0.0 && grads[j].data)
+            batch.frames_->add_rows(i, of_frames, grads[j], 0, frames);
           if (!grads[j].is_unset ||
               (run->clears_rows() && delta[j] != 0.0 && run->scores[j] != kNegInf))
             continue;
-          grads[j].clear(0, plan.examples[example].view.frames);
+          grads[j].clear(0, frames);
           grads[j].is_unset = false;
         }
         run->add_gradients({delta.data(), count}, {grads.data(), count}, arcs[k]);
@@ -207,6 +221,16 @@ class Batch {
     }
   }
 
+  void sum_frames(const Piece& piece) const {
+    for (size_t i : piece.examples) {
+      try {
+        frames_->sum(i);
+      } catch (...) {
+        plan_.rethrow(op_, i);
+      }
+    }
+  }
+
   void run(Piece& piece, bool keep) {
     const Plan::Group& group = plan_.groups[piece.group];
     const auto& factor = factors_[piece.group];
@@ -216,6 +240,7 @@ class Batch {
       views.push_back(plan_.examples[i].view);
       frames = std::max<int64_t>(frames, views.back().frames);
     }
+    if (frames_) sum_frames(piece);
     constexpr int64_t kBytesPerValue = 8;
     const Options options{op_, keep,
                           history_stride(frames, kBytesPerValue * factor->form->num_values,
@@ -249,6 +274,7 @@ class Batch {
   const char* op_;
   Plan plan_;
   std::vector<std::shared_ptr<const Factor>> factors_;
+  std::shared_ptr<Frames> frames_;
   std::vector<Piece> pieces_;
   std::vector<double> scores_;
   std::vector<bool> is_fused_;
@@ -404,6 +430,49 @@ class ForwardRule final : public Rule {
   std::shared_ptr<const Batch> batch_;
 };
 
+/// Losses: minus the score of each example, plus that of its frames if the batch has them. Inputs:
+/// the graphs, then the emissions.
+class LossRule final : public Rule {
+ public:
+  explicit LossRule(std::shared_ptr<const Batch> batch) : batch_(std::move(batch)) {}
+
+  bool is_parallel() const override { return true; }
+  int32_t least_level() const override { return batch_->frames() ? kFillsRows : 0; }
+  bool takes_strided() const override { return true; }
+
+  void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override {
+    const size_t num_graphs = batch_->plan().graphs.size();
+    std::vector<double> of_paths, of_frames;
+    for (const Weights& delta : deltas) {
+      of_paths.push_back(delta ? -delta[0] : 0.0);
+      if (batch_->frames()) of_frames.push_back(-of_paths.back());
+    }
+    const Batch::Flow flow{batch_.get(), std::move(of_paths), grads.first(num_graphs),
+                           grads.subspan(num_graphs), std::move(of_frames)};
+    Batch::add_gradients({&flow, 1});
+  }
+
+  std::vector<Graph> record(std::span<const Graph> deltas,
+                            const std::vector<bool>& wanted) const override {
+    std::vector<Graph> of_paths;
+    for (const Graph& delta : deltas) of_paths.push_back(delta ? negate(delta) : delta);
+    std::vector<Graph> grads = record_gradients(op, batch_, of_paths, wanted);
+    if (!batch_->frames()) return grads;
+    const size_t num_graphs = batch_->plan().graphs.size();
+    const std::vector<bool> emissions(wanted.begin() + static_cast<std::ptrdiff_t>(num_graphs),
+                                      wanted.end());
+    const std::vector<Graph> more = record_gradients(op, batch_->frames(), deltas, emissions);
+    for (size_t e = 0; e < more.size(); ++e) {
+      Graph& grad = grads[num_graphs + e];
+      if (more[e]) grad = grad ? arcgrad::add(grad, more[e]) : more[e];
+    }
+    return grads;
+  }
+
+ private:
+  std::shared_ptr<const Batch> batch_;
+};
+
 }  // namespace
 
 std::vector<Graph> forward_scores(const char* op, const std::vector<Graph>& graphs) {
@@ -419,7 +488,7 @@ std::vector<Graph> forward_scores(const char* op, const std::vector<Graph>& grap
     keep |= tracks(graphs[i]);
   }
   if (any) {
-    auto batch = std::make_shared<const Batch>(op, graphs, keep);
+    auto batch = std::make_shared<const Batch>(op, Plan(graphs), keep);
     const Plan& plan = batch->plan();
     std::vector<Graph> outputs;
     for (size_t k = 0; k < plan.examples.size(); ++k) {
@@ -440,9 +509,50 @@ std::vector<Graph> forward_scores(const char* op, const std::vector<Graph>& grap
   return out;
 }
 
+std::vector<Graph> losses(const std::vector<Graph>& graphs, const std::vector<Graph>& emissions,
+                          bool normalized) {
+  const char* op = "forward_score";
+  const size_t count = batch_size("intersect", graphs.size(), emissions.size());
+  const auto is_acceptor = [](const Graph& g) {
+    return !g.product() && !g.topology().dense() && g.topology().is_acceptor();
+  };
+  const auto is_dense = [](const Graph& g) {
+    return !g.product() && g.topology().dense().has_value();
+  };
+  const auto by_ops = [&] {
+    const std::vector<Graph> scores =
+        forward_scores(op, map2("intersect", intersect, graphs, emissions));
+    return normalized ? map2("subtract", subtract, forward_scores(op, emissions), scores)
+                      : map("negate", negate, scores);
+  };
+  if (count != emissions.size() || !std::ranges::all_of(graphs, is_acceptor) ||
+      !std::ranges::all_of(emissions, is_dense))
+    return by_ops();
+  Plan plan(graphs, emissions);
+  // Threads would meet in the frames of emissions that examples share.
+  if (normalized && plan.emissions.size() < count) return by_ops();
+
+  const bool keep = tracks(plan.graphs) || tracks(plan.emissions);
+  const auto frames = normalized ? std::make_shared<Frames>(op, plan.emissions) : nullptr;
+  const auto batch = std::make_shared<const Batch>(op, std::move(plan), keep, frames);
+  std::vector<Graph> out;
+  out.reserve(count);
+  for (size_t i = 0; i < count; ++i) {
+    if (!batch->is_fused(i)) return by_ops();
+    const double normalizer = normalized ? frames->score(i) : 0.0;
+    out.emplace_back(scalar_topology(), Weights::scalar(normalizer - batch->score(i)));
+  }
+  if (!keep) return out;
+  std::vector<Graph> inputs(batch->plan().graphs);
+  const std::vector<Graph>& matched = batch->plan().emissions;
+  inputs.insert(inputs.end(), matched.begin(), matched.end());
+  record_entry(op, out, inputs, 0, std::make_unique<LossRule>(batch));
+  return out;
+}
+
 Graph factor_posteriors(const char* op, const Graph& graph, const Graph& factor) {
   const bool is_graph = is_graph_factor(op, graph, factor);
-  auto batch = std::make_shared<const Batch>(op, std::vector<Graph>{graph}, true);
+  auto batch = std::make_shared<const Batch>(op, Plan({graph}), true);
   const Graph one = scalar_graph(1.0, false);
   if (batch->is_fused(0))
     return record_gradients(op, batch, {&one, 1}, {is_graph, !is_graph})[is_graph ? 0 : 1];
@@ -454,7 +564,7 @@ Graph factor_posteriors(const char* op, const Graph& graph, const Graph& factor)
 }
 
 std::vector<double> frame_scores(const Graph& product) {
-  return Batch("frame_scores", {product}, true).frame_scores(0);
+  return Batch("frame_scores", Plan({product}), true).frame_scores(0);
 }
 
 }  // namespace arcgrad::trellis

@@ -14,13 +14,14 @@ struct FrameSum {
   bool has_bad;  // NaN or +inf was met
 };
 
-/// Loops over the `count` entries of one frame, which lie next to each other.
+/// Loops over the `count` entries of one frame, which lie next to each other. Where rows may lie
+/// far apart, the loops ask for the memory of those that come `next` while they compute.
 template <class T>
 struct FrameSteps {
   /// A good guess of the scale, such as that of the frame before, saves a look at the entries.
-  FrameSum<T> (*sum)(const T* frame, int64_t count, T guess);
+  FrameSum<T> (*sum)(const T* frame, int64_t count, T guess, const T* next);
   /// Sets `gradient` to `factor` * exp(entry - scale), or adds that.
-  using Spread = void(const T* frame, int64_t count, T scale, T factor, T* gradient);
+  using Spread = void(const T* frame, int64_t count, T scale, T factor, T* gradient, const T* next);
   Spread* set;
   Spread* add;
 };
@@ -49,8 +50,8 @@ inline constexpr int kUnroll = 4;
 template <class T>
 using L = Lanes<T, kWidth>;
 
-/// exp(x) for x of at most 80; 0 where it would be smaller than a normal number.
-ARCGRAD_INLINE L<float>::F exp_of(L<float>::F x) {
+/// exp(x) for x between -87 and 80.
+ARCGRAD_INLINE L<float>::F exp_within(L<float>::F x) {
   using F = L<float>::F;
   using I = L<float>::I;
   const F round = F{} + 12582912.0f;  // 1.5 * 2^23: adding it rounds to whole numbers
@@ -65,8 +66,18 @@ ARCGRAD_INLINE L<float>::F exp_of(L<float>::F x) {
   p = p * r + 5.0000001201e-1f;
   p = p * (r * r) + (r + 1.0f);
   // The low bits of the shifted number are those of the exponent.
-  const I bits = bits_as<I>(p) + (bits_as<I>(shifted) << L<float>::kFractionBits);
-  return bits_as<F>(bits & (x >= F{} - 87.0f));
+  return bits_as<F>(bits_as<I>(p) + (bits_as<I>(shifted) << L<float>::kFractionBits));
+}
+
+/// exp(x) for x of at most 80; 0 where it would be smaller than a normal number.
+ARCGRAD_INLINE L<float>::F exp_of(L<float>::F x) {
+  return bits_as<L<float>::F>(bits_as<L<float>::I>(exp_within(x)) & (x >= L<float>::F{} - 87.0f));
+}
+
+/// A term of a sum whose largest term is about 1, so that very small ones do not matter. Any number
+/// if x is too large.
+ARCGRAD_INLINE L<float>::F term(L<float>::F x) {
+  return exp_within(larger<L<float>::F>(x, L<float>::F{} - 87.0f));
 }
 
 ARCGRAD_INLINE L<double>::F exp_of(L<double>::F x) {
@@ -74,6 +85,10 @@ ARCGRAD_INLINE L<double>::F exp_of(L<double>::F x) {
   L<double>::I exponent;
   split_exp<L<double>>(x, mantissa, exponent);
   return mantissa * power<L<double>>(exponent);
+}
+
+ARCGRAD_INLINE L<double>::F term(L<double>::F x) {
+  return exp_of(x < 80.0 ? x : L<double>::F{} + 80.0);
 }
 
 /// The last entries of a frame whose size is no multiple of the width: a whole vector, of which
@@ -93,22 +108,36 @@ ARCGRAD_INLINE typename L<T>::F load_rest(const T* frame, int64_t count, T other
   return load<F>(block);
 }
 
+inline constexpr int kRound = kUnroll * kWidth;
+
+/// Asks for the memory that one round of a loop reads.
+template <class T>
+ARCGRAD_INLINE void prefetch_round(const T* at) {
+  constexpr int kCacheLine = 64 / static_cast<int>(sizeof(T));
+  for (int i = 0; i < kRound; i += kCacheLine) __builtin_prefetch(at + i);
+}
+
 /// Calls `f(vector)` for all entries of a frame; missing lanes are -inf.
 template <class T, class Each>
-ARCGRAD_INLINE void for_each(const T* frame, int64_t count, Each f) {
+ARCGRAD_INLINE void for_each(const T* frame, int64_t count, const T* next, Each f) {
   using F = typename L<T>::F;
-  constexpr int kRound = kUnroll * kWidth;
   int64_t k = 0;
-  for (; k + kRound <= count; k += kRound)
+  for (; k + kRound <= count; k += kRound) {
+    prefetch_round(next + k);
     for (int u = 0; u < kUnroll; ++u) f(u, load<F>(frame + k + u * kWidth));
+  }
   for (int u = 0; k + kWidth <= count; k += kWidth, ++u) f(u, load<F>(frame + k));
   if (k < count) f(kUnroll - 1, load_rest(frame, count, -T(__builtin_inf())));
 }
 
-template <class F, class T>
-ARCGRAD_INLINE T largest(F lanes, T start) {
-  for (int i = 0; i < kWidth; ++i) start = start > lanes[i] ? start : lanes[i];
-  return start;
+/// The lanes of a vector combined in pairs, until one is left.
+template <class T, class Combine>
+ARCGRAD_INLINE T fold(typename L<T>::F lanes, Combine combine) {
+  static_assert(kWidth == 8);
+  const auto four = combine(__builtin_shufflevector(lanes, lanes, 0, 1, 2, 3),
+                            __builtin_shufflevector(lanes, lanes, 4, 5, 6, 7));
+  const auto two = combine(four, __builtin_shufflevector(four, four, 2, 3, 0, 1));
+  return combine(two[0], two[1]);
 }
 
 /// Where sums are scaled by exp of another number than the largest entry, it must be as close as
@@ -117,41 +146,38 @@ template <class T>
 inline constexpr T kClose = 8;
 
 template <class T>
-FrameSum<T> sum(const T* frame, int64_t count, T guess) {
+FrameSum<T> sum(const T* frame, int64_t count, T guess, const T* next) {
   using F = typename L<T>::F;
   using I = typename L<T>::I;
   constexpr T kNone = -T(__builtin_inf());
-  // Entries above the guess by so much would overflow; the largest then shows that it is wrong.
-  const F most = F{} + T(80);
   F top[kUnroll], sums[kUnroll];
   I bad{};
   for (int u = 0; u < kUnroll; ++u) {
     top[u] = F{} + kNone;
     sums[u] = F{};
   }
-  for_each(frame, count, [&](int u, F w) {
-    const F d = w - guess;
+  for_each(frame, count, next, [&](int u, F w) {
     bad |= bad_lanes<L<T>>(w);
     top[u] = larger(top[u], w);
-    sums[u] += exp_of(d < most ? d : most);
+    sums[u] += term(w - guess);
   });
-  const T largest_entry = largest(larger(larger(top[0], top[1]), larger(top[2], top[3])), kNone);
-  if (any_lane(bad)) return {largest_entry, T(0), true};
+  const T largest_entry = fold<T>(larger(larger(top[0], top[1]), larger(top[2], top[3])),
+                                  [](auto a, auto b) { return a > b ? a : b; });
+  if (lane_bits(bad) != 0) return {largest_entry, T(0), true};
   if (largest_entry == kNone) return {kNone, T(0), false};
+  // A guess that is so wrong that sums could overflow is seen by the largest entry.
   T scale = guess;
   if (!(largest_entry - guess < kClose<T> && guess - largest_entry < kClose<T>)) {
     scale = largest_entry;
     for (int u = 0; u < kUnroll; ++u) sums[u] = F{};
-    for_each(frame, count, [&](int u, F w) { sums[u] += exp_of(w - scale); });
+    for_each(frame, count, frame, [&](int u, F w) { sums[u] += term(w - scale); });
   }
   const F all = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-  T total = 0;
-  for (int i = 0; i < kWidth; ++i) total += all[i];
-  return {scale, total, false};
+  return {scale, fold<T>(all, [](auto a, auto b) { return a + b; }), false};
 }
 
 template <class T, bool kAdd>
-void spread(const T* frame, int64_t count, T scale, T factor, T* gradient) {
+void spread(const T* frame, int64_t count, T scale, T factor, T* gradient, const T* next) {
   using F = typename L<T>::F;
   int64_t k = 0;
   const auto put = [&](int64_t at) {
@@ -159,9 +185,10 @@ void spread(const T* frame, int64_t count, T scale, T factor, T* gradient) {
     if constexpr (kAdd) g += load<F>(gradient + at);
     store(gradient + at, g);
   };
-  constexpr int kRound = kUnroll * kWidth;
-  for (; k + kRound <= count; k += kRound)
+  for (; k + kRound <= count; k += kRound) {
+    prefetch_round(next + k);
     for (int u = 0; u < kUnroll; ++u) put(k + u * kWidth);
+  }
   for (; k + kWidth <= count; k += kWidth) put(k);
   if (k == count) return;
   const F g = factor * exp_of(load_rest(frame, count, -T(__builtin_inf())) - scale);

@@ -6,6 +6,7 @@
 
 #include "arcgrad/error.h"
 #include "arcgrad/graph.h"
+#include "arcgrad/trellis/frames.h"
 
 namespace arcgrad::trellis {
 
@@ -78,6 +79,17 @@ Factor::Factor(const char* op, std::shared_ptr<const Form> graph_form, Weights g
     }
     end[v] = sum.get();
   }
+}
+
+void EmissionsGrad::clear(int64_t first, int64_t count) const {
+  if (frames) return frames->add_rows(example, share, *this, first, count);
+  dispatch(dtype, [&](auto kind) {
+    using G = decltype(kind);
+    if (row_stride == labels)
+      std::fill_n(row<G>(first), count * labels, G{0});
+    else
+      for (int64_t t = first; t < first + count; ++t) std::fill_n(row<G>(t), labels, G{0});
+  });
 }
 
 std::vector<double> Run::frame_scores(size_t) const { return {}; }

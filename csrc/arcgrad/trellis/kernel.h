@@ -21,6 +21,8 @@ struct Emissions {
   int64_t row_stride = 0, col_stride = 0;
 };
 
+class Frames;
+
 /// Where the gradient of an example's emissions is added: entry (t, c) is at t * row_stride + c.
 /// Without data it is not wanted.
 struct EmissionsGrad {
@@ -30,17 +32,22 @@ struct EmissionsGrad {
   int64_t row_stride = 0;
   /// Nothing is there yet, and every row must be set. Only for runs that clear rows.
   bool is_unset = false;
+  /// So much is unset that it will not stay in the caches.
+  bool is_large = false;
 
-  /// Sets some rows to zero.
-  void clear(int64_t first, int64_t count) const {
-    dispatch(dtype, [&](auto kind) {
-      if (row_stride == labels)
-        std::fill_n(row<decltype(kind)>(first), count * labels, decltype(kind){0});
-      else
-        for (int64_t t = first; t < first + count; ++t)
-          std::fill_n(row<decltype(kind)>(t), labels, decltype(kind){0});
-    });
+  /// What unset rows are before anything is added: `share` times the posteriors of an example of
+  /// `frames`, or zero without those.
+  const Frames* frames = nullptr;
+  size_t example = 0;
+  double share = 0.0;
+
+  void fill_with(const Frames& of, size_t index, double factor) {
+    frames = &of;
+    example = index;
+    share = factor;
   }
+  /// Sets some rows to that.
+  void clear(int64_t first, int64_t count) const;
   /// The entries of frame `t`; G is the type that `dtype` names.
   template <class G>
   G* row(int64_t t) const {

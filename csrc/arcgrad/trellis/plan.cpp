@@ -9,6 +9,7 @@
 
 #include "arcgrad/error.h"
 #include "arcgrad/parallel.h"
+#include "arcgrad/stream.h"
 
 namespace arcgrad::trellis {
 namespace {
@@ -42,6 +43,28 @@ class Distinct {
   std::map<Key, size_t> index_;
   Key last_;
   size_t last_index_ = 0;
+};
+
+/// Adds examples to a plan.
+class PlanBuilder {
+ public:
+  explicit PlanBuilder(Plan& plan)
+      : plan_(plan), graph_of_(plan.graphs), emissions_of_(plan.emissions) {
+    plan.examples.reserve(plan.list_size);
+  }
+
+  void add(const Graph& graph, const Graph& emissions, Side side, Graph product, size_t position) {
+    const size_t g = graph_of_(graph), e = emissions_of_(emissions);
+    const auto [found, is_new] = group_of_.try_emplace({g, side}, plan_.groups.size());
+    if (is_new) plan_.groups.push_back({g, side, {}});
+    plan_.groups[found->second].examples.push_back(plan_.examples.size());
+    plan_.examples.push_back({std::move(product), g, e, view_emissions(emissions), position});
+  }
+
+ private:
+  Plan& plan_;
+  Distinct graph_of_, emissions_of_;
+  std::map<std::pair<size_t, Side>, size_t> group_of_;
 };
 
 bool can_run(Kernel kernel, const Form& form) {
@@ -125,21 +148,28 @@ EmissionsGrads::EmissionsGrads(std::vector<Weights*> grads, std::vector<int32_t>
       is_unset_(grads_.size()),
       own_(grads_.size()) {
   std::set<const Weights*> taken;
+  size_t num_unset = 0;
   for (size_t i = 0; i < grads_.size(); ++i) {
     if (!grads_[i]) continue;
     if (taken.insert(grads_[i]).second)
       is_unset_[i] = grads_[i]->take_unset();
     else
       own_[i] = Weights::zeros(grads_[i]->size(), grads_[i]->dtype());
+    if (is_unset_[i]) num_unset += static_cast<size_t>(grads_[i]->size());
   }
+  is_large_ = num_unset * sizeof(float) >= kStreamed;
 }
 
 EmissionsGrad EmissionsGrads::at(size_t i) const {
   if (!grads_[i]) return {};
   const Weights& to = own_[i] ? own_[i] : *grads_[i];
   const Layout& layout = to.layout();
-  return {const_cast<void*>(to.data()), to.dtype(), labels_[i],
-          layout.is_contiguous() ? labels_[i] : layout.row_stride, is_unset_[i]};
+  return {const_cast<void*>(to.data()),
+          to.dtype(),
+          labels_[i],
+          layout.is_contiguous() ? labels_[i] : layout.row_stride,
+          is_unset_[i],
+          is_unset_[i] && is_large_};
 }
 
 void EmissionsGrads::join() const {
@@ -169,21 +199,23 @@ size_t chunk_size(Kernel kernel, size_t num_examples) {
 }
 
 Plan::Plan(const std::vector<Graph>& list) : list_size(list.size()) {
-  Distinct graph_of(graphs), emissions_of(emissions);
-  std::map<std::pair<size_t, Side>, size_t> group_of;
-  examples.reserve(list.size());
+  PlanBuilder builder(*this);
   for (size_t i = 0; i < list.size(); ++i) {
     if (!list[i].product()) continue;
     const Product& product = *list[i].product();
     // Nothing may flow to the factors past a product that was detached from the tape.
     const bool flows = list[i].calc_grad();
-    const size_t g = graph_of(flows ? product.graph() : product.graph().detach());
-    const size_t e = emissions_of(flows ? product.emissions() : product.emissions().detach());
-    const auto [found, is_new] = group_of.try_emplace({g, product.side()}, groups.size());
-    if (is_new) groups.push_back({g, product.side(), {}});
-    groups[found->second].examples.push_back(examples.size());
-    examples.push_back({list[i].snapshot(), g, e, view_emissions(product.emissions()), i});
+    builder.add(flows ? product.graph() : product.graph().detach(),
+                flows ? product.emissions() : product.emissions().detach(), product.side(),
+                list[i].snapshot(), i);
   }
+}
+
+Plan::Plan(const std::vector<Graph>& acceptors, const std::vector<Graph>& matched)
+    : list_size(matched.size()) {
+  PlanBuilder builder(*this);
+  for (size_t i = 0; i < matched.size(); ++i)
+    builder.add(acceptors[acceptors.size() == 1 ? 0 : i], matched[i], Side::output, nullptr, i);
 }
 
 void Plan::rethrow(const char* op, size_t example) const {

@@ -15,8 +15,8 @@ namespace arcgrad::trellis {
 /// Products that are scored together, by what they share.
 struct Plan {
   struct Example {
-    Graph product;
-    size_t graph, emissions;  // its factors
+    Graph product;            // null if the factors were given
+    size_t graph, emissions;  // the factors
     Emissions view;
     size_t position;  // in the list it came from
   };
@@ -29,6 +29,9 @@ struct Plan {
 
   /// The products of a list that may hold other graphs too.
   explicit Plan(const std::vector<Graph>& list);
+  /// The products of acceptors with emissions, one by one, which are never made. A list of one
+  /// graph goes with any.
+  Plan(const std::vector<Graph>& acceptors, const std::vector<Graph>& emissions);
 
   /// The distinct factors.
   std::vector<Graph> graphs, emissions;
@@ -80,6 +83,7 @@ class EmissionsGrads {
   std::vector<int32_t> labels_;
   std::vector<bool> is_unset_;
   std::vector<Weights> own_;
+  bool is_large_ = false;
 };
 
 /// The weights of a dense linear graph as a matrix.
@@ -87,6 +91,9 @@ Emissions view_emissions(const Graph& graph);
 
 /// Whether `factor` is the graph of a product rather than its emissions; throws if it is neither.
 bool is_graph_factor(const char* op, const Graph& product, const Graph& factor);
+
+/// The level of rules that set all rows of gradients: what others add comes later.
+inline constexpr int32_t kFillsRows = 16;
 
 /// Sets the elements `positions` of `out` to the forward scores of `graphs` there, which are dense
 /// linear graphs.

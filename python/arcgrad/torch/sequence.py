@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 import arcgrad as ag
+from arcgrad import _core
 
 from ._bridge import _borrow, sum_tensor, tensor
 from ._compiled import compiled_losses
@@ -44,11 +45,9 @@ def loss_graphs(
                 f"intersect: there must be one graph of {name} per example, {len(emissions)} in "
                 f"all, but there are {len(graphs)}"
             )
+    if isinstance(normalizer, bool):
+        return _core.losses(alignments, emissions, normalizer)
     scores = ag.forward_score(ag.intersect(alignments, emissions))
-    if normalizer is False:
-        return ag.negate(scores)
-    if normalizer is True:
-        return ag.subtract(ag.forward_score(emissions), scores)
     return ag.subtract(ag.forward_score(ag.intersect(normalizer, emissions)), scores)
 
 
