@@ -36,7 +36,7 @@ struct BestBatch {
       std::vector<Emissions> views;
       for (size_t i : examples) views.push_back(plan.examples[i].view);
       const Form& form = *plan.form(group);
-      if (plan.choose(op, group).kernel == Kernel::materialised) {
+      if (plan.choose(op, group) == Kernel::materialised) {
         is_built[k] = true;
         return;
       }

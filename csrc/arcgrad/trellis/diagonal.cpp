@@ -187,8 +187,10 @@ class DiagonalRun final : public Run {
         order(static_cast<size_t>(live_slots_));
     for (int32_t s : form_.slot) ++places_of[s];
     std::iota(order.begin(), order.end(), 0);
-    std::ranges::stable_sort(order, {}, [&](int32_t s) { return places_of[s]; });
+    std::ranges::sort(order, {}, [&](int32_t s) { return std::pair(places_of[s], s); });
     std::vector<int32_t> next(static_cast<size_t>(num_slots_), -1);
+    slot_label_.reserve(order.size());
+    slot_offset_.reserve(order.size() + 1);
     slot_offset_.push_back(0);
     for (int32_t s : order) {
       num_single_ += places_of[s] == 1 ? 1 : 0;

@@ -158,6 +158,8 @@ void Form::build(const Topology& topology, Side side) {
     if (leads_on(p)) join(p, value[node[p]], -1);
   for (int32_t a : epsilons) join(value[src[a]], value[dst[a]], a);
 
+  start.reserve(topology.start().size());
+  accept.reserve(topology.accept().size());
   for (int32_t n : topology.start()) start.push_back(value[n]);
   for (int32_t n : topology.accept()) accept.push_back(value[n]);
 
@@ -166,6 +168,7 @@ void Form::build(const Topology& topology, Side side) {
   if (top < 8 * static_cast<int64_t>(place_label.size()) + 4096) {
     std::vector<int32_t> at(static_cast<size_t>(top) + 1, -1);
     for (int32_t l : place_label) at[l] = 0;
+    labels.reserve(static_cast<size_t>(std::ranges::count(at, 0)));
     for (int32_t l = 0; l <= top; ++l) {
       if (at[l] < 0) continue;
       at[l] = static_cast<int32_t>(labels.size());
@@ -213,6 +216,7 @@ void Form::find_offsets() {
   constexpr int32_t kFarthest = 64;
   if (num_places == 0 || has_inner_sums()) return;
   std::vector<int32_t> found;
+  found.reserve(kMostDiagonals);
   int64_t terms = 0;
   for (int32_t p = 0; p < num_places; ++p)
     for (int32_t k = out.offset[p]; k < middle[p]; ++k) {

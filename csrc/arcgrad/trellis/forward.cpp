@@ -22,31 +22,31 @@ class Batch {
       : op_(op), plan_(std::move(plan)), factors_(plan_.groups.size()), frames_(std::move(frames)) {
     scores_.assign(plan_.examples.size(), kNegInf);
     is_fused_.assign(plan_.examples.size(), true);
-    std::vector<Choice> choices(plan_.groups.size());
+    std::vector<Kernel> kernels(plan_.groups.size());
     // A group that is one piece is run where its factor is made.
     std::vector<std::vector<Piece>> pieces(plan_.groups.size());
     parallel_for(plan_.groups.size(), [&](size_t g) {
       const Plan::Group& group = plan_.groups[g];
       try {
-        choices[g] = plan_.choose(op_, group);
-        if (choices[g].kernel == Kernel::materialised) return;
+        kernels[g] = plan_.choose(op_, group);
+        if (kernels[g] == Kernel::materialised) return;
         factors_[g] = std::make_shared<const Factor>(op_, plan_.form(group),
                                                      plan_.graphs[group.graph].raw_weights());
       } catch (...) {
         plan_.rethrow(op_, group.examples.front());
       }
-      const size_t size = chunk_size(choices[g].kernel, group.examples.size());
+      const size_t size = chunk_size(kernels[g], group.examples.size());
       for (size_t begin = 0; begin < group.examples.size(); begin += size)
         pieces[g].push_back(
             {g,
-             choices[g].kernel,
+             kernels[g],
              {group.examples.data() + begin, std::min(size, group.examples.size() - begin)},
              {}});
       if (pieces[g].size() == 1) run(pieces[g][0], keep);
     });
     std::vector<Piece*> left;
     for (size_t g = 0; g < pieces.size(); ++g) {
-      if (choices[g].kernel == Kernel::materialised)
+      if (kernels[g] == Kernel::materialised)
         for (size_t i : plan_.groups[g].examples) is_fused_[i] = false;
       if (pieces[g].size() > 1)
         for (Piece& piece : pieces[g]) left.push_back(&piece);

@@ -243,15 +243,20 @@ std::vector<Graph> Plan::tape_inputs() const {
   return inputs;
 }
 
-Choice Plan::choose(const char* op, const Group& group) const {
+Kernel Plan::choose(const char* op, const Group& group, std::string* reason) const {
+  // Most callers do not ask for the reason, and printing takes longer than choosing.
+  const auto because = [&](Kernel kernel, const auto&... parts) {
+    if (reason) *reason = text(parts...);
+    return kernel;
+  };
   const Form& form = *this->form(group);
   if (const int force = forced; force >= 0) {
     const auto kernel = static_cast<Kernel>(force);
     require(can_run(kernel, form), op, "the kernel '", name(kernel), "' cannot run this product");
-    return {kernel, "it was forced"};
+    return because(kernel, "it was forced");
   }
   if (form.has_epsilon_cycle)
-    return {Kernel::materialised, "epsilon arcs of the graph form a cycle"};
+    return because(Kernel::materialised, "epsilon arcs of the graph form a cycle");
   int32_t frames = 0;
   for (size_t i : group.examples) frames = std::max(frames, examples[i].view.frames);
   // Building costs about as much per arc as this many cells of the trellis.
@@ -259,18 +264,18 @@ Choice Plan::choose(const char* op, const Group& group) const {
   constexpr int32_t kFewFrames = 32;
   if (const double share = form.occupancy(frames);
       frames > kFewFrames && share * kCellsPerArc < 1.0)
-    return {Kernel::materialised,
-            text("the graph has no cycle, and only ", share, " of the trellis can be reached")};
+    return because(Kernel::materialised, "the graph has no cycle, and only ", share,
+                   " of the trellis can be reached");
   if (form.is_dense)
-    return {Kernel::dense,
-            text("nearly all of ", form.num_places, " x ", form.num_places, " transitions exist")};
+    return because(Kernel::dense, "nearly all of ", form.num_places, " x ", form.num_places,
+                   " transitions exist");
   constexpr int32_t kFewPlaces = 8;
   const size_t count = group.examples.size();
   if (!form.offsets.empty() && (form.num_places >= kFewPlaces || count == 1))
-    return {Kernel::diagonal, text("arcs go ", form.offsets.size(), " distances in a row of ",
-                                   form.num_places, " places")};
-  if (count > 1) return {Kernel::lanes, text(count, " examples share the graph")};
-  return {Kernel::csr, "the graph is used by one example and has no special shape"};
+    return because(Kernel::diagonal, "arcs go ", form.offsets.size(), " distances in a row of ",
+                   form.num_places, " places");
+  if (count > 1) return because(Kernel::lanes, count, " examples share the graph");
+  return because(Kernel::csr, "the graph is used by one example and has no special shape");
 }
 
 std::vector<Choice> explain(const std::vector<Graph>& graphs) {
@@ -282,7 +287,8 @@ std::vector<Choice> explain(const std::vector<Graph>& graphs) {
       out[i].reason = "it is not the product of a graph with a dense linear graph";
   const Plan plan(graphs);
   for (const Plan::Group& group : plan.groups) {
-    const Choice choice = plan.choose("explain", group);
+    Choice choice;
+    choice.kernel = plan.choose("explain", group, &choice.reason);
     for (size_t i : group.examples) out[plan.examples[i].position] = choice;
   }
   return out;

@@ -51,7 +51,8 @@ struct Plan {
   const std::shared_ptr<const Form>& form(const Group& group) const {
     return graphs[group.graph].topology().form(group.side);
   }
-  Choice choose(const char* op, const Group& group) const;
+  /// How the examples of a group are scored, and why so if there is a place for it.
+  Kernel choose(const char* op, const Group& group, std::string* reason = nullptr) const;
 };
 
 /// Runs `element(i)` for the elements `others` of a list, whose arcs have to be looked at.
