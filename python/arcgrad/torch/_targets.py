@@ -26,13 +26,22 @@ class Targets:
             with a label sequence or a graph for each example.
         lengths: Of a padded or concatenated array, the length of each target; else None.
         num_labels: The number of labels of the emissions.
+        dtype: What weights of graphs should be, as exact as the emissions.
         size: The number of targets.
     """
 
-    __slots__ = ("_op", "_sizes", "labels", "lengths", "num_labels", "size")
+    __slots__ = ("_op", "_sizes", "dtype", "labels", "lengths", "num_labels", "size")
 
-    def __init__(self, op: str, targets: Any, lengths: Any, batch: int, num_labels: int) -> None:
-        self._op, self.num_labels, self.size = op, num_labels, batch
+    def __init__(
+        self,
+        op: str,
+        targets: Any,
+        lengths: Any,
+        batch: int,
+        num_labels: int,
+        dtype: npt.DTypeLike = np.float32,
+    ) -> None:
+        self._op, self.num_labels, self.dtype, self.size = op, num_labels, dtype, batch
         self.labels = _read(op, targets)
         self.lengths = None if lengths is None else _read_lengths(op, lengths)
         self._sizes = self.lengths

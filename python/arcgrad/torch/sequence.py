@@ -212,7 +212,8 @@ class SequenceLoss(ChecksState):
     def _read(self, emissions: Tensor, targets: Any, target_lengths: Any) -> Targets:
         shape = emissions.shape
         batch = shape[0 if self.batch_first else 1] if len(shape) == 3 else 1
-        return Targets(self._name(), targets, target_lengths, batch, shape[-1])
+        dtype = np.float64 if _result_type(emissions) is torch.float64 else np.float32
+        return Targets(self._name(), targets, target_lengths, batch, shape[-1], dtype)
 
     def _score(
         self, emissions: Tensor, targets: Targets, lengths: Any, weights: tuple[Tensor, ...]

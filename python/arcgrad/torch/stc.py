@@ -6,6 +6,7 @@ import math
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -110,7 +111,7 @@ class STCLoss(SequenceLoss):
         column = {label: star + 1 + k for k, label in enumerate(_used(targets))}
         cost = math.log(weights[0].item())
         return [
-            _star_graph(target, self.blank, star, column, cost, self.self_loops)
+            _star_graph(target, self.blank, star, column, cost, self.self_loops, targets.dtype)
             for target in sequences
         ], False
 
@@ -140,6 +141,7 @@ def _star_graph(
     column: dict[int, int],
     cost: float,
     self_loops: bool,
+    dtype: npt.DTypeLike,
 ) -> ag.Graph:
     """A place per blank, label and star: blank k and star k stand before label k."""
     size = len(target)
@@ -166,7 +168,7 @@ def _star_graph(
         src,
         dst,
         label,
-        weight=np.asarray(weight, np.float32),
+        weight=np.asarray(weight, dtype),
         start=[0],
         accept=accept,
         calc_grad=False,
