@@ -330,6 +330,47 @@ Gradient, time and memory: as :func:`compose`.
 >>> ag.intersect(ag.linear_graph(2, 3), ag.chain_graph([2, 0])).labels_to_list()
 [2, 0]
 )");
+  m.def(
+      "sequence_loss",
+      [](const Graph& graph, const Graph& emissions, bool normalize) {
+        const Graph a = graph.snapshot(), b = emissions.snapshot();
+        nb::gil_scoped_release release;
+        return sequence_loss(a, b, normalize);
+      },
+      "graph"_a, "emissions"_a, "normalize"_a = true, R"(
+The loss of a graph of alignments: the forward score of the emissions minus that of their product.
+
+The same as ``subtract(forward_score(emissions), forward_score(intersect(graph, emissions)))`` in
+one pass over the emissions, and over their gradient in :func:`backward`.
+
+Args:
+    graph: An acceptor, or a list of acceptors.
+    emissions: The emissions, most often a :func:`linear_graph`, or a list of them.
+    normalize: Whether the score of the emissions counts; else the loss is minus the score of the
+        product, as for emissions that are log-probabilities.
+
+Returns:
+    A graph with one arc, or a list of them.
+
+Raises:
+    ValueError: As :func:`intersect` and :func:`forward_score`.
+
+Gradient: that of the scores. Time: as these, but memory is read and written once.
+
+>>> import arcgrad as ag
+>>> emissions = ag.linear_graph(4, 3)
+>>> loss = ag.sequence_loss(ag.tokens.ctc_graph([1, 2]), emissions)
+>>> round(loss.item(), 4)  # 15 of 81 sequences of labels
+1.6864
+)");
+  m.def(
+      "sequence_loss",
+      [](const Batch& graph, const Batch& emissions, bool normalize) {
+        const std::vector<Graph> a = snapshots(graph.graphs), b = snapshots(emissions.graphs);
+        nb::gil_scoped_release release;
+        return sequence_loss(a, b, normalize);
+      },
+      "graph"_a, "emissions"_a, "normalize"_a = true);
 }
 
 Pruning to_pruning(double beam, std::optional<int64_t> max_active,

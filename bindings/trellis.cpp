@@ -50,16 +50,6 @@ Returns:
       "explain",
       [](const std::vector<Graph>& graphs) { return trellis::explain(snapshots(graphs)); },
       "graph"_a);
-  m.def(
-      "losses",
-      [](const Batch& graphs, const std::vector<Graph>& emissions, bool normalized) {
-        const std::vector<Graph> a = snapshots(graphs.graphs), b = snapshots(emissions);
-        nb::gil_scoped_release release;
-        return trellis::losses(a, b, normalized);
-      },
-      "graphs"_a, "emissions"_a, "normalized"_a,
-      "For losses: minus the forward score of each graph with its emissions, plus that of the "
-      "emissions if it is normalized.");
   m.def("set_history_limit", &trellis::set_history_limit, "num_bytes"_a, R"(
 Sets how much memory the scores of one call may keep for their gradients.
 

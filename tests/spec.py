@@ -198,6 +198,10 @@ def forward_score(x: Language) -> float:
     return float(LOG.reduce(list(x.values()), initial=-math.inf))
 
 
+def sequence_loss(x: Language, frames: Language) -> float:
+    return forward_score(frames) - forward_score(compose(x, frames))
+
+
 def viterbi_score(x: Language) -> float:
     return max(x.values(), default=-math.inf)
 
@@ -421,6 +425,14 @@ OPS = [
     Op("forward_score", ag.forward_score, forward_score, acyclic, read=item),
     Op("forward_score", ag.forward_score, same, cyclic, "cyclic", total, item),
     Op("forward_score", ag.forward_score, forward_score, one(emissions()), "emissions", read=item),
+    Op(
+        "sequence_loss",
+        ag.sequence_loss,
+        sequence_loss,
+        two(acceptors(), emissions()),
+        "emissions",
+        read=item,
+    ),
     Op("viterbi_score", ag.viterbi_score, viterbi_score, acyclic, **tropical | {"read": item}),
     Op(
         "viterbi_score",

@@ -149,7 +149,11 @@ def test_a_list_equals_a_loop(op: Op, data):
     assert [snapshot(graph) for graph in op.call(*columns)] == expected
 
 
-@rows(lambda op: op.name in {"add", "subtract", "compose", "intersect", "beam_search"})
+@rows(
+    lambda op: (
+        op.name in {"add", "subtract", "compose", "intersect", "sequence_loss", "beam_search"}
+    )
+)
 @given(data=st.data())
 def test_a_single_graph_is_used_with_every_element(op: Op, data):
     first, second = data.draw(op.inputs)

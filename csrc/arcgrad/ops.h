@@ -18,6 +18,11 @@ namespace arcgrad {
 // Scores of a list of graphs are computed together: products that share a graph side by side.
 Graph forward_score(const Graph& graph);
 std::vector<Graph> forward_score(const std::vector<Graph>& graphs);
+/// The forward score of emissions, if they are to be normalized, minus that of their intersection
+/// with a graph of alignments.
+Graph sequence_loss(const Graph& graph, const Graph& emissions, bool normalize = true);
+std::vector<Graph> sequence_loss(const std::vector<Graph>& graphs,
+                                 const std::vector<Graph>& emissions, bool normalize = true);
 Graph viterbi_score(const Graph& graph);
 std::vector<Graph> viterbi_score(const std::vector<Graph>& graphs);
 Graph viterbi_path(const Graph& graph);

@@ -8,7 +8,6 @@ from tools import weights
 from trellis_cases import asg, bigram, ctc, forced
 
 import arcgrad as ag
-from arcgrad import _core
 
 BOUND = {"float32": 2e-5, "float64": 1e-10}
 LABELS = 30
@@ -35,7 +34,7 @@ def by_ops(graphs, emissions, *, normalized):
 
 
 def fused(graphs, emissions, *, normalized):
-    return _core.losses(graphs, emissions, normalized)
+    return ag.sequence_loss(graphs, emissions, normalized)
 
 
 def gradients(call, graphs, arrays, seeds, **options):
@@ -160,7 +159,7 @@ def test_losses_do_not_depend_on_threads(normalized):
 def test_without_gradients_nothing_is_recorded():
     emissions = leaves(ragged("float32"))
     with ag.no_grad():
-        assert not any(loss.calc_grad for loss in _core.losses(ctc([1]), emissions, True))
+        assert not any(loss.calc_grad for loss in ag.sequence_loss(ctc([1]), emissions, True))
 
 
 def test_errors_name_the_example():
@@ -168,11 +167,11 @@ def test_errors_name_the_example():
     arrays[1][4, 9] = np.nan
     message = r"forward_score \(element 1 of 5\): the emission of label 9 at frame 4 is nan"
     with pytest.raises(ValueError, match=message):
-        _core.losses(ctc([1, 2]), leaves(arrays), True)
+        ag.sequence_loss(ctc([1, 2]), leaves(arrays), True)
     # Without the normalizer nobody looks there.
-    _core.losses(ctc([1, 2]), leaves(arrays), False)
+    ag.sequence_loss(ctc([1, 2]), leaves(arrays), False)
     transducer = ag.Graph.from_arrays([0], [1], [1], [2], start=[0], accept=[1])
     with pytest.raises(ValueError, match="both graphs must be acceptors"):
-        _core.losses(transducer, leaves(arrays), False)
+        ag.sequence_loss(transducer, leaves(arrays), False)
     with pytest.raises(ValueError, match="intersect: lists must have the same length"):
-        _core.losses([ctc([1])] * 2, leaves(arrays), False)
+        ag.sequence_loss([ctc([1])] * 2, leaves(arrays), False)

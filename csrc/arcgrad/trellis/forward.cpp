@@ -509,8 +509,8 @@ std::vector<Graph> forward_scores(const char* op, const std::vector<Graph>& grap
   return out;
 }
 
-std::vector<Graph> losses(const std::vector<Graph>& graphs, const std::vector<Graph>& emissions,
-                          bool normalized) {
+std::vector<Graph> sequence_losses(const std::vector<Graph>& graphs,
+                                   const std::vector<Graph>& emissions, bool normalized) {
   const char* op = "forward_score";
   const size_t count = batch_size("intersect", graphs.size(), emissions.size());
   const auto is_acceptor = [](const Graph& g) {

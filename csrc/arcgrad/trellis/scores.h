@@ -24,8 +24,8 @@ std::vector<Choice> explain(const std::vector<Graph>& graphs);
 std::vector<Graph> forward_scores(const char* op, const std::vector<Graph>& graphs);
 /// For each example minus the forward score of intersect(graph, emissions), plus that of the
 /// emissions if it is to be `normalized`.
-std::vector<Graph> losses(const std::vector<Graph>& graphs, const std::vector<Graph>& emissions,
-                          bool normalized);
+std::vector<Graph> sequence_losses(const std::vector<Graph>& graphs,
+                                   const std::vector<Graph>& emissions, bool normalized);
 /// Best scores and best paths of a list of graphs.
 std::vector<Graph> best_scores(const char* op, const std::vector<Graph>& graphs);
 std::vector<Graph> viterbi_paths(const char* op, const std::vector<Graph>& graphs);

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 import arcgrad as ag
-from arcgrad import _core
 
 from ._bridge import _borrow, sum_tensor, tensor
 from ._compiled import compiled_losses
@@ -46,7 +45,7 @@ def loss_graphs(
                 f"all, but there are {len(graphs)}"
             )
     if isinstance(normalizer, bool):
-        return _core.losses(alignments, emissions, normalizer)
+        return ag.sequence_loss(alignments, emissions, normalizer)
     scores = ag.forward_score(ag.intersect(alignments, emissions))
     return ag.subtract(ag.forward_score(ag.intersect(normalizer, emissions)), scores)
 
