@@ -141,14 +141,14 @@ def test_the_time_of_an_epoch_goes_on_after_an_interruption(tmp_path, monkeypatc
 
 def test_ctrl_c_during_validation_saves_the_epoch_before_it(tmp_path, monkeypatch):
     train(BIGRAM, tmp_path / "whole", quiet=True)
-    recognized = training._recognized
+    outputs = training._outputs
 
     def interrupt(*arguments):
         os.kill(os.getpid(), signal.SIGINT)
-        yield from recognized(*arguments)
+        yield from outputs(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(training, "_recognized", interrupt)
+        patch.setattr(training, "_outputs", interrupt)
         result = train(BIGRAM, tmp_path / "stopped", quiet=True)
     assert result.interrupted
     assert result.epochs == 0
