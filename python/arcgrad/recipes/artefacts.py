@@ -133,13 +133,13 @@ def origin(artefact: Artefact, corpus: str, cells: Mapping[str, Cell]) -> str:
         return text + "\n"
     paths = dict.fromkeys(cell.path for cell in cells.values())
     ran = [load_environment(path) for path in paths]
-    seconds = sum({cell.path: cell.result["seconds"] for cell in cells.values()}.values())
+    seconds = sum({cell.path: cell.result["cpu_seconds"] for cell in cells.values()}.values())
 
     def listed(key: str) -> str:
         return ", ".join(dict.fromkeys(str(each[key]) for each in ran))
 
     return (
-        f"{text} Trained in {seconds / 60:.0f} minutes, one cell after the other, at commit "
+        f"{text} Trained in {seconds / 60:.0f} minutes of processor time at commit "
         f"{listed('commit')} with PyTorch {listed('torch')}, on {listed('processor')} "
         f"({listed('cores')} cores, {listed('device_name')}).\n"
     )

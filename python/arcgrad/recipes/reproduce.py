@@ -182,6 +182,7 @@ def _run(job: _Job) -> dict[str, object]:
         "test_wer": tested.wer,
         "epochs": len(rows),
         "seconds": rows[-1]["seconds"],
+        "cpu_seconds": rows[-1]["cpu_seconds"],
         "epoch_cpu_seconds": statistics.median(row["epoch_cpu_seconds"] for row in rows),
         "settings": _comparable(job.experiment),
     }
