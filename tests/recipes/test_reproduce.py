@@ -40,7 +40,8 @@ def test_a_table_has_a_number_for_each_cell_beside_that_of_the_paper(tmp_path):
             ]
             assert result["validation_cer"] == history[0]["validation_cer"]
             assert training.evaluate_run(run).cer == result["test_cer"]
-    assert "`arcgrad reproduce table1 --data letters`" in page.read_text()
+    sets = " ".join(f"--set {setting}" for setting in TINY)
+    assert f"`arcgrad reproduce table1 --data letters {sets}`" in page.read_text()
 
 
 def test_what_is_done_is_not_trained_again_and_shared(tmp_path, monkeypatch):
@@ -119,6 +120,7 @@ def test_figure_5_has_a_curve_for_each_way_to_spell(tmp_path):
     assert header == ["number of word pieces", "SentencePiece", "test", "marginalised", "test"]
     assert [row[0] for row in body] == ["18", "20", "23", "26"]
     assert "on digits (quick)" in written[0].read_text()
+    assert "`arcgrad reproduce fig5 --data digits --quick --set " in written[0].read_text()
 
 
 def test_cells_can_be_trained_in_processes(tmp_path, capsys):

@@ -126,9 +126,9 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([line(header), f"|{'|'.join(rules)}|", *map(line, rows)])
 
 
-def origin(artefact: Artefact, corpus: str, cells: Mapping[str, Cell]) -> str:
+def origin(command: str, cells: Mapping[str, Cell]) -> str:
     """How an artefact came about: the command, and what it ran on."""
-    text = f"Made by `arcgrad reproduce {artefact.name} --data {corpus}`."
+    text = f"Made by `{command}`."
     if not cells:
         return text + "\n"
     paths = dict.fromkeys(cell.path for cell in cells.values())

@@ -6,6 +6,7 @@ import concurrent.futures
 import json
 import multiprocessing
 import os
+import shlex
 import statistics
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -83,7 +84,7 @@ def reproduce(
             f"reproduce: {artefact} must be on one of {', '.join(wanted.corpora)}, but it is on "
             f"{corpus!r}"
         )
-    folder = Path(out)
+    folder, settings = Path(out), list(settings)
     experiments = {
         name: _chosen(experiment, settings, quick)
         for name, experiment in wanted.experiments(corpus).items()
@@ -98,7 +99,11 @@ def reproduce(
         for name, path in places.items()
     }
     title = f"{wanted.title}, on {corpus}{' (quick)' if quick else ''}"
-    written = _write(wanted, corpus, title, cells, experiments, folder)
+    command = ["arcgrad", "reproduce", artefact, "--data", corpus, *(["--quick"] if quick else [])]
+    for setting in settings:
+        command += ["--set", setting]
+    source = artefacts.Source(corpus, cells, experiments)
+    written = _write(wanted, source, title, shlex.join(command), folder)
     if not quiet:
         Console(soft_wrap=True, highlight=False).print(
             written[0].read_text(encoding="utf-8"), markup=False
@@ -256,16 +261,11 @@ class _Reporter:
 
 
 def _write(
-    artefact: Artefact,
-    corpus: str,
-    title: str,
-    cells: Mapping[str, Cell],
-    experiments: Mapping[str, Experiment],
-    folder: Path,
+    artefact: Artefact, source: artefacts.Source, title: str, command: str, folder: Path
 ) -> list[Path]:
     """Writes the page of an artefact, its pictures, and its numbers as JSON."""
-    stem = f"{artefact.name}-{corpus}"
-    made = artefact.make(artefacts.Source(corpus, cells, experiments))
+    cells, stem = source.cells, f"{artefact.name}-{source.corpus}"
+    made = artefact.make(source)
     folder.mkdir(parents=True, exist_ok=True)
     written = [folder / f"{stem}.md", folder / f"{stem}.json"]
     pictures = []
@@ -274,9 +274,7 @@ def _write(
         figure.savefig(path, metadata={"Date": None})
         written.append(path)
         pictures.append(f"![{name}]({path.name})\n")
-    body = "\n".join(
-        [f"# {title}\n", made.text, *pictures, artefacts.origin(artefact, corpus, cells)]
-    )
+    body = "\n".join([f"# {title}\n", made.text, *pictures, artefacts.origin(command, cells)])
     _files.write(written[0], body.encode())
     numbers = {name: cell.result for name, cell in cells.items()} or made.numbers
     _files.write(written[1], (json.dumps(numbers, indent=2, ensure_ascii=False) + "\n").encode())
