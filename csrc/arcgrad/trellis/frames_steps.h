@@ -53,7 +53,8 @@ using L = Lanes<T, kWidth>;
 /// exp(x) for x between -87 and 80.
 ARCGRAD_INLINE L<float>::F exp_within(L<float>::F x) {
   using F = L<float>::F;
-  using I = L<float>::I;
+  // Without a sign, as the sum may overflow where x is out of range.
+  typedef uint32_t U __attribute__((vector_size(sizeof(F))));
   const F round = F{} + 12582912.0f;  // 1.5 * 2^23: adding it rounds to whole numbers
   const F shifted = x * 1.44269504f + round;
   const F whole = shifted - round;
@@ -66,7 +67,7 @@ ARCGRAD_INLINE L<float>::F exp_within(L<float>::F x) {
   p = p * r + 5.0000001201e-1f;
   p = p * (r * r) + (r + 1.0f);
   // The low bits of the shifted number are those of the exponent.
-  return bits_as<F>(bits_as<I>(p) + (bits_as<I>(shifted) << L<float>::kFractionBits));
+  return bits_as<F>(bits_as<U>(p) + (bits_as<U>(shifted) << L<float>::kFractionBits));
 }
 
 /// exp(x) for x of at most 80; 0 where it would be smaller than a normal number.
