@@ -12,6 +12,7 @@ from arcgrad.recipes import (
     decoding,
     experiment,
     inputs,
+    markdown,
     metrics,
     models,
     plots,
@@ -25,7 +26,7 @@ from arcgrad.recipes import (
 
 CORPORA = [data.digits, data.iam, data.letters, data.librispeech, data.wsj]
 WHOLE = [
-    *(alignment, data, decoding, experiment, inputs, metrics),
+    *(alignment, data, decoding, experiment, inputs, markdown, metrics),
     *(models, plots, reading, recognizer, report, run, settings, train),
 ]
 MODULES = [*WHOLE, *CORPORA]

@@ -9,8 +9,9 @@ import pytest
 
 from arcgrad.recipes import reproduce as reproduction
 from arcgrad.recipes import train as training
-from arcgrad.recipes.artefacts import ARTEFACTS, TABLE_1
+from arcgrad.recipes.artefacts import ARTEFACTS
 from arcgrad.recipes.catalog import EXPERIMENTS
+from arcgrad.recipes.paper import TABLE_1
 from arcgrad.recipes.reproduce import reproduce
 
 TINY = ["data.train=40", "data.validation=2", "data.test=3", "optim.epochs=1"]

@@ -16,6 +16,8 @@ import numpy as np
 
 from arcgrad.lexicon import Lexicon
 
+from .markdown import markdown_table
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
@@ -217,22 +219,18 @@ def comparison_table(comparisons: Iterable[Comparison], reference: str = "refere
     |------|-------------|------:|---------------|------:|
     | able | ▁a, ble     |   121 | ▁, able       |    88 |
     """
-    rows = [["word", "most common", "count", reference, "count"]]
-    for row in comparisons:
-        rows.append([row.word, ", ".join(row.chosen), str(row.count)])
-        rows[-1] += [", ".join(row.reference), str(row.reference_count)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    is_number = [False, False, True, False, True]
-    lines = []
-    for cells in rows:
-        columns = zip(cells, widths, is_number, strict=True)
-        padded = [c.rjust(width) if right else c.ljust(width) for c, width, right in columns]
-        lines.append(f"| {' | '.join(padded)} |")
-    rule = [
-        f"{'-' * (width + 1)}{':' if right else '-'}"
-        for width, right in zip(widths, is_number, strict=True)
+    header = ["word", "most common", "count", reference, "count"]
+    rows = [
+        [
+            row.word,
+            ", ".join(row.chosen),
+            str(row.count),
+            ", ".join(row.reference),
+            str(row.reference_count),
+        ]
+        for row in comparisons
     ]
-    return "\n".join([lines[0], f"|{'|'.join(rule)}|", *lines[1:]])
+    return markdown_table(header, rows, left=(0, 1, 3))
 
 
 def histogram(

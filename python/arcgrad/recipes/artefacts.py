@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,29 +12,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from . import analysis, catalog
-from .data import BucketSampler, WordPieces, collate
+from .data import WordPieces
 from .experiment import Experiment, override
+from .markdown import markdown_table
+from .paper import FIGURE_8, TABLE_1, TABLE_2, TABLE_3
 from .recognizer import Recognizer, load_data
 from .run import load_environment, load_run
+from .train import outputs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["ARTEFACTS", "Artefact", "Cell", "Made", "Source", "origin", "table"]
-
-# Figures of the paper: CER on validation data in percent, and seconds for an epoch in Table 2.
-TABLE_1 = {"no": (18.2, 17.7, 9.4), "forced": (8.9, 8.5, 6.7), "optional": (6.4, 6.3, 6.4)}
-TABLE_2 = {
-    "dense": ("6.4", "544", "none", "17,939"),
-    "prune0": ("6.8", "249", "22.2", "683"),
-    "prune10": ("6.5", "202", "19.8", "204"),
-}
-TABLE_3 = {"wfst": ("19.5", "2,048"), "ordinary": ("20.7", "79,000")}
-FIGURE_8 = {
-    "WSJ": (2, 31, 247, 337, 382),
-    "LibriSpeech": (0, 0, 154, 325, 521),
-    "IAM": (644, 178, 85, 57, 36),
-}
+__all__ = ["ARTEFACTS", "Artefact", "Cell", "Made", "Source", "origin"]
 
 SPEECH, IMAGES = ("digits", "librispeech", "wsj"), ("letters", "iam")
 # How many words Table 4 and how many examples Figure 7 show.
@@ -105,27 +94,6 @@ class Artefact:
     is_trained: bool = True
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown, with all columns but the first aligned to the right.
-
-    >>> from arcgrad.recipes.artefacts import table
-    >>> print(table(["blank", "CER"], [["no", "18.2"], ["optional", "6.4"]]))
-    | blank    |  CER |
-    |----------|-----:|
-    | no       | 18.2 |
-    | optional |  6.4 |
-    """
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-
-    def line(cells: Sequence[str]) -> str:
-        first, *rest = zip(cells, widths, strict=True)
-        padded = [first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in rest)]
-        return f"| {' | '.join(padded)} |"
-
-    rules = ["-" * (widths[0] + 2), *("-" * (width + 1) + ":" for width in widths[1:])]
-    return "\n".join([line(header), f"|{'|'.join(rules)}|", *map(line, rows)])
-
-
 def origin(command: str, cells: Mapping[str, Cell]) -> str:
     """How an artefact came about: the command, and what it ran on."""
     text = f"Made by `{command}`."
@@ -173,32 +141,34 @@ def _table1(source: Source) -> Made:
     for blank in TABLE_1:
         header += [f"{blank} blank", "test", "paper"]
     text = "CER in percent on validation data, on test data, and that of the paper on IAM.\n\n"
-    return Made(text + table(header, rows) + "\n")
+    return Made(text + markdown_table(header, rows) + "\n")
 
 
 def _table2(source: Source) -> Made:
     rows = []
-    for cell, paper in TABLE_2.items():
-        row = ["none" if cell == "dense" else cell.removeprefix("prune")]
-        for kind, printed in (("letters", paper[:2]), ("pieces", paper[2:])):
-            name = f"table2/{source.corpus}/{kind}/{cell}"
+    for prune in TABLE_2["letters"]:
+        row = ["none" if prune is None else str(prune)]
+        for kind, paper in TABLE_2.items():
+            name = f"table2/{source.corpus}/{kind}/{catalog.pruning_name(prune)}"
+            cer, seconds = paper[prune]
             row += [
                 source.value(name),
                 source.value(name, "test_cer"),
                 source.value(name, "epoch_cpu_seconds"),
-                *printed,
+                "none" if cer is None else str(cer),
+                f"{seconds:,}",
             ]
         rows.append(row)
     header = ["pruning"]
-    for kind in ("letters", "pieces"):
+    for kind in TABLE_2:
         header += [f"{kind}: CER", "test", "epoch, s", "paper: CER", "epoch, s"]
     text = "CER in percent on validation data and on test data, and processor seconds of an epoch."
-    return Made(f"{text}\n\n{table(header, rows)}\n")
+    return Made(f"{text}\n\n{markdown_table(header, rows)}\n")
 
 
 def _table3(source: Source) -> Made:
     rows = []
-    for inner, paper in TABLE_3.items():
+    for inner, (cer, num_parameters) in TABLE_3.items():
         name = f"table3/{source.corpus}/{inner}"
         cell = source.cells[name]
         _, recognizer = load_run(cell.path)
@@ -211,12 +181,13 @@ def _table3(source: Source) -> Made:
                 source.value(name),
                 source.value(name, "test_cer"),
                 f"{count:,}",
-                *paper,
+                str(cer),
+                f"{num_parameters:,}",
             ]
         )
     header = ["convolution", "CER", "test", "parameters", "paper: CER", "parameters"]
     text = "CER in percent on validation data and on test data, and parameters of the convolution."
-    return Made(f"{text}\n\n{table(header, rows)}\n")
+    return Made(f"{text}\n\n{markdown_table(header, rows)}\n")
 
 
 def _figure5(source: Source) -> Made:
@@ -241,7 +212,7 @@ def _figure5(source: Source) -> Made:
             for at, names in values.items()
         ]
         header = [label, "SentencePiece", "test", "marginalised", "test"]
-        text += f"CER in percent by {label}.\n\n{table(header, rows)}\n\n"
+        text += f"CER in percent by {label}.\n\n{markdown_table(header, rows)}\n\n"
         curves = {
             way: [source.cells[names[way]].result["validation_cer"] for names in values.values()]
             for way in ways
@@ -272,15 +243,11 @@ def _decomposed(cell: Cell) -> tuple[Recognizer, list[list[analysis.PieceSpan]],
     _, recognizer = load_run(cell.path)
     dataset = load_data(override(cell.experiment, ["data.augment=false"])).train
     found: dict[str, list[analysis.PieceSpan]] = {}
-    sampler = BucketSampler(dataset.lengths, 32, shuffle=False)
-    with torch.no_grad():
-        for keys in sampler:
-            batch = collate([dataset[key] for key in keys])
-            emissions, lengths = recognizer(batch)
-            spans = analysis.viterbi_decompositions(
-                recognizer.criterion, emissions, batch.texts, lengths
-            )
-            found.update(zip(batch.ids, spans, strict=True))
+    for batch, emissions, lengths in outputs(recognizer, dataset):
+        spans = analysis.viterbi_decompositions(
+            recognizer.criterion, emissions, batch.texts, lengths
+        )
+        found.update(zip(batch.ids, spans, strict=True))
     return recognizer, [found[name] for name in dataset.ids], dataset
 
 
@@ -351,7 +318,7 @@ def _figure8(source: Source) -> Made:
     rows = [[n, *map(str, found.values())] for n, found in histograms.items()]
     text = f"How many of the {len(tokens)} word pieces occur c times in the training text.\n\n"
     return Made(
-        text + table(["corpus", *names], rows) + "\n",
+        text + markdown_table(["corpus", *names], rows) + "\n",
         {"counts": analysis.draw_histograms(histograms)},
         {name: ours},
     )
@@ -373,7 +340,7 @@ def _variants(source: Source) -> Made:
     header = ["tokens", "CER", "test", "test WER"]
     return Made(
         f"CER in percent on validation data and on test data. {described}.\n\n"
-        f"{table(header, rows)}\n"
+        f"{markdown_table(header, rows)}\n"
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from . import paper
 from .experiment import (
     Blank,
     DataSettings,
@@ -90,44 +91,38 @@ def _pieces(corpus: str, num_pieces: int, *, marginalize: bool) -> Experiment:
 
 
 def _table1() -> Iterator[tuple[str, Experiment]]:
-    # CER on the validation data of IAM for n-grams of order 0, 1 and 2.
-    rows: list[tuple[str, Blank, tuple[float, ...]]] = [
-        ("no", "none", (18.2, 17.7, 9.4)),
-        ("forced", "forced", (8.9, 8.5, 6.7)),
-        ("optional", "optional", (6.4, 6.3, 6.4)),
-    ]
+    blanks: dict[str, Blank] = {"no": "none", "forced": "forced", "optional": "optional"}
     for corpus in IMAGES:
         for ngram in (0, 1, 2):
-            for name, blank, paper in rows:
+            for name, blank in blanks.items():
                 # As published: only an optional blank is needed between equal tokens.
                 loss = LossSettings(blank, allow_repeats=blank != "optional", ngram=ngram)
-                text = f"Table 1, {ngram}-gram, {name} blank: CER {paper[ngram]} in the paper"
+                cer = paper.TABLE_1[name][ngram]
+                text = f"Table 1, {ngram}-gram, {name} blank: CER {cer} in the paper"
                 yield (
                     f"table1/{corpus}/ngram{ngram}/{name}_blank",
                     replace(_BASES[corpus], description=text, loss=loss),
                 )
 
 
+def pruning_name(prune: int | None) -> str:
+    """What a cell of Table 2 is called."""
+    return "dense" if prune is None else f"prune{prune}"
+
+
 def _table2() -> Iterator[tuple[str, Experiment]]:
-    paper = {
-        ("letters", None): "CER 6.4 and 544 s",
-        ("letters", 0): "CER 6.8 and 249 s",
-        ("letters", 10): "CER 6.5 and 202 s",
-        ("pieces", None): "no CER and 17,939 s",
-        ("pieces", 0): "CER 22.2 and 683 s",
-        ("pieces", 10): "CER 19.8 and 204 s",
-    }
     for corpus in IMAGES:
         pieces = _pieces(corpus, 1000, marginalize=False)
         bases = {"letters": _BASES[corpus], "pieces": pieces}
-        for (kind, prune), found in paper.items():
-            cell = "dense" if prune is None else f"prune{prune}"
-            what = "no pruning" if prune is None else f"pruning {prune}"
-            text = f"Table 2, bigrams of {kind}, {what}: {found} for an epoch in the paper"
-            yield (
-                f"table2/{corpus}/{kind}/{cell}",
-                replace(bases[kind], description=text, loss=LossSettings(ngram=2, prune=prune)),
-            )
+        for kind, cells_of_kind in paper.TABLE_2.items():
+            for prune, (cer, seconds) in cells_of_kind.items():
+                what = "no pruning" if prune is None else f"pruning {prune}"
+                found = f"{'no CER' if cer is None else f'CER {cer}'} and {seconds:,} s"
+                text = f"Table 2, bigrams of {kind}, {what}: {found} for an epoch in the paper"
+                yield (
+                    f"table2/{corpus}/{kind}/{pruning_name(prune)}",
+                    replace(bases[kind], description=text, loss=LossSettings(ngram=2, prune=prune)),
+                )
 
 
 def _figure5() -> Iterator[tuple[str, Experiment]]:
@@ -150,17 +145,15 @@ def _figure5() -> Iterator[tuple[str, Experiment]]:
 
 
 def _table3() -> Iterator[tuple[str, Experiment]]:
-    paper: list[tuple[Inner, str, float]] = [
-        ("wfst", "of graphs", 19.5),
-        ("ordinary", "that is ordinary", 20.7),
-    ]
+    kinds: dict[Inner, str] = {"wfst": "of graphs", "ordinary": "that is ordinary"}
     for corpus in IMAGES:
         base = _pieces(corpus, 1000, marginalize=False)
         model = ModelSettings("paper", subsampling=4)
         if corpus == "letters":  # with half of the usual epochs, as the network is slow
             model = ModelSettings("small", subsampling=2)
             base = replace(base, optim=replace(base.optim, epochs=4))
-        for inner, name, cer in paper:
+        for inner, name in kinds.items():
+            cer, _ = paper.TABLE_3[inner]
             yield (
                 f"table3/{corpus}/{inner}",
                 replace(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import io
 import json
 import multiprocessing
 import os
@@ -20,7 +21,7 @@ from arcgrad import _files
 from . import artefacts, catalog
 from .artefacts import ARTEFACTS, Artefact, Cell
 from .experiment import Experiment, nearest, override
-from .run import EXPERIMENT, LAST, METRICS
+from .run import EXPERIMENT, LAST, load_history
 from .train import evaluate_run, train
 
 __all__ = ["reproduce"]
@@ -178,8 +179,8 @@ def _run(job: _Job) -> dict[str, object]:
     if result.interrupted:
         raise KeyboardInterrupt
     tested = evaluate_run(job.path, "test", device=job.device, threads=job.threads)
-    rows = [json.loads(line) for line in (job.path / METRICS).read_text().splitlines()]
-    best = min(rows, key=lambda row: float(row["validation_cer"]))
+    rows = load_history(job.path)
+    best = min(rows, key=lambda row: row["validation_cer"])
     found: dict[str, object] = {
         "validation_cer": best["validation_cer"],
         "validation_wer": best["validation_wer"],
@@ -271,7 +272,9 @@ def _write(
     pictures = []
     for name, figure in made.pictures.items():
         path = folder / f"{stem}-{name}.svg"
-        figure.savefig(path, metadata={"Date": None})
+        picture = io.BytesIO()
+        figure.savefig(picture, format="svg", metadata={"Date": None})
+        _files.write(path, picture.getvalue())
         written.append(path)
         pictures.append(f"![{name}]({path.name})\n")
     body = "\n".join([f"# {title}\n", made.text, *pictures, artefacts.origin(command, cells)])
