@@ -61,6 +61,14 @@ def test_what_is_done_is_not_trained_again_and_shared(tmp_path, monkeypatch):
         reproduce("variants", out=tmp_path, settings=[*TINY, "seed=1"], quiet=True)
 
 
+def test_a_damaged_result_is_an_error_that_names_it(tmp_path):
+    run = tmp_path / "runs/table1/letters/ngram0/optional_blank"
+    run.mkdir(parents=True)
+    (run / "result.json").write_text('{"validation_cer": 4')
+    with pytest.raises(ValueError, match=r"reproduce: '.*result.json' must be JSON, but .* remove"):
+        reproduce("variants", out=tmp_path, settings=TINY, quiet=True)
+
+
 def test_cells_that_are_the_same_have_one_run(tmp_path):
     experiments = ARTEFACTS["fig5"].experiments("letters")
     places = reproduction._places(experiments, tmp_path)

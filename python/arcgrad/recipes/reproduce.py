@@ -95,10 +95,7 @@ def reproduce(
     with _Reporter(f"{artefact} on {corpus}", len(set(places.values())), quiet) as reporter:
         for path, result in _trained(experiments, places, jobs, options):
             reporter.done(path.relative_to(folder / "runs"), result)
-    cells = {
-        name: Cell(experiments[name], path, json.loads((path / RESULT).read_bytes()))
-        for name, path in places.items()
-    }
+    cells = {name: Cell(experiments[name], path, _result(path)) for name, path in places.items()}
     title = f"{wanted.title}, on {corpus}{' (quick)' if quick else ''}"
     command = ["arcgrad", "reproduce", artefact, "--data", corpus, *(["--quick"] if quick else [])]
     for setting in settings:
@@ -153,13 +150,22 @@ def _is_done(path: Path, experiment: Experiment) -> bool:
     """Whether a run is whole; one with other settings is an error."""
     if not (path / RESULT).exists():
         return False
-    result = json.loads((path / RESULT).read_bytes())
-    if result["settings"] != _comparable(experiment):
+    if _result(path).get("settings") != _comparable(experiment):
         raise ValueError(
             f"reproduce: a run must have the settings of its cell, but {str(path / EXPERIMENT)!r} "
             "has others; choose another folder"
         )
     return True
+
+
+def _result(path: Path) -> dict[str, object]:
+    """What a run came to."""
+    try:
+        return dict(json.loads((path / RESULT).read_bytes()))
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"reproduce: {str(path / RESULT)!r} must be JSON, but reading it fails: {error}; remove it"
+        ) from None
 
 
 def _comparable(experiment: Experiment) -> dict[str, object]:
@@ -210,7 +216,7 @@ def _trained(
         waiting.setdefault(path, _Job(experiments[name], path, **options))  # type: ignore[arg-type]
     for path in dict.fromkeys(places.values()):
         if path not in waiting:
-            yield path, json.loads((path / RESULT).read_bytes())
+            yield path, _result(path)
     if jobs == 1:
         for path, job in waiting.items():
             yield path, _run(job)
