@@ -164,7 +164,7 @@ def _result(path: Path) -> dict[str, object]:
         return dict(json.loads((path / RESULT).read_bytes()))
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"reproduce: {str(path / RESULT)!r} must be JSON, but reading it fails: {error}; remove it"
+            f"reproduce: {str(path / RESULT)!r} must be JSON, but it is not: {error}; remove it"
         ) from None
 
 
