@@ -47,7 +47,7 @@ test: lint example wheel ## Set up, check everything, run the tests
 	$(PYTEST)
 
 test-long: install ## The tests with many more random graphs
-	HYPOTHESIS_PROFILE=nightly $(PYTEST)
+	HYPOTHESIS_PROFILE=nightly $(PYTEST) -o faulthandler_timeout=7200
 
 lint: install ## Check style and types
 	$(BIN)/ruff check .

@@ -1,5 +1,6 @@
 """Losses in other processes: workers that load data, and distributed training."""
 
+import faulthandler
 import socket
 from datetime import timedelta
 
@@ -63,6 +64,7 @@ def free_port():
 
 
 def train(rank, world_size, folder, port):
+    faulthandler.dump_traceback_later(100, exit=True)
     torch.set_num_threads(1)
     dist.init_process_group(
         "gloo",
@@ -78,6 +80,9 @@ def train(rank, world_size, folder, port):
         grads = {name: p.grad for name, p in model.module.named_parameters()}
         torch.save(grads, f"{folder}/grads.pt")
     dist.barrier()
+    # The group must not end with the model: that waits for gloo's threads under the lock of the
+    # interpreter, for which they may wait.
+    del model
     dist.destroy_process_group()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -18,6 +19,9 @@ __all__ = ["Processes", "check_device", "join", "rank"]
 
 # How long a process waits for the others before it gives up.
 TIMEOUT = timedelta(minutes=10)
+
+# The modules that are shared with other processes, as long as somebody holds them.
+_shared: weakref.WeakSet[DistributedDataParallel] = weakref.WeakSet()
 
 
 def rank() -> int:
@@ -95,6 +99,7 @@ class Processes:
             return module
         devices = [device] if device.type == "cuda" else None
         shared = DistributedDataParallel(module, device_ids=devices)
+        _shared.add(shared)
         # After the first step gradients are arranged anew, and those of three or more processes
         # added in another order. This step is the first one, also of a training that is resumed.
         shared(example)[0].sum().backward()
@@ -121,5 +126,10 @@ def join(device: torch.device) -> Processes:
 
 
 def _leave() -> None:
-    if dist.is_initialized():
-        dist.destroy_process_group()
+    if not dist.is_initialized():
+        return
+    # A module that an error's traceback still holds would be the last to hold the group. It would
+    # then wait for the threads of gloo under the lock of the interpreter, for which they may wait.
+    for module in list(_shared):
+        vars(module).clear()
+    dist.destroy_process_group()
