@@ -134,7 +134,8 @@ def test_figure_5_has_a_curve_for_each_way_to_spell(tmp_path):
 
 def test_cells_can_be_trained_in_processes(tmp_path, capsys):
     reproduce("table3", out=tmp_path, settings=[*TINY, *PIECES], jobs=2)
-    lines = capsys.readouterr().out.splitlines()
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert first == "table3 on letters: 2 runs, 2 epochs"
     assert {line.split()[0] for line in lines[:2]} == {"1/2", "2/2"}
     assert {line.split()[1] for line in lines[:2]} == {
         "table3/letters/wfst",

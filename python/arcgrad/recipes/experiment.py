@@ -85,12 +85,13 @@ class ModelSettings:
         preset: Its size, see :meth:`arcgrad.recipes.models.TDS2d.preset`; or ``"plain"`` for
             :class:`arcgrad.recipes.models.PlainConv2d`, for images.
         subsampling: How many columns or frames make one output, by default that of the preset.
-            Those before an inner convolution, which sub-samples four times more, if there is one.
+            Those before an inner convolution, which sub-samples once more, if there is one.
         dropout: The share of activations that are dropped in training.
         inner: A convolution inside of the network for images, from letters to word pieces:
             ``"wfst"`` for one whose kernels are graphs
             (:class:`arcgrad.recipes.models.TDS2dTransducer`), ``"ordinary"`` for a usual one.
         inner_pieces: The number of word pieces that it knows.
+        inner_stride: Its stride.
     """
 
     preset: Literal["small", "paper", "recipe", "plain"] = "small"
@@ -98,6 +99,7 @@ class ModelSettings:
     dropout: float = 0.1
     inner: Inner = "none"
     inner_pieces: int = 200
+    inner_stride: int = 4
 
 
 @dataclass(frozen=True)

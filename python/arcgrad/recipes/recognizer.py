@@ -111,6 +111,7 @@ def _network(
             num_outputs,
             inner,
             wfst=settings.inner == "wfst",
+            stride=settings.inner_stride,
             **options,
         )
     network = models.TDS1d if experiment.data.corpus in SPEECH else models.TDS2d

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import io
 import json
 import multiprocessing
 import os
 import shlex
 import statistics
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from arcgrad import _files
 
 from . import artefacts, catalog
 from .artefacts import ARTEFACTS, Artefact, Cell
 from .experiment import Experiment, nearest, override
-from .run import EXPERIMENT, LAST, load_history
+from .run import EXPERIMENT, LAST, METRICS, load_history
 from .train import evaluate_run, train
 
 __all__ = ["reproduce"]
@@ -92,7 +100,8 @@ def reproduce(
     }
     places = _places(experiments, folder / "runs") if wanted.is_trained else {}
     options = {"device": device, "threads": threads}
-    with _Reporter(f"{artefact} on {corpus}", len(set(places.values())), quiet) as reporter:
+    epochs = {path: experiments[name].optim.epochs for name, path in places.items()}
+    with _Reporter(f"{artefact} on {corpus}", epochs, quiet) as reporter:
         for path, result in _trained(experiments, places, jobs, options):
             reporter.done(path.relative_to(folder / "runs"), result)
     cells = {name: Cell(experiments[name], path, _result(path)) for name, path in places.items()}
@@ -234,34 +243,58 @@ def _trained(
 
 
 class _Reporter:
-    """A line for each cell that is done, and a bar on a terminal."""
+    """A line for each cell that is done, and on a terminal a bar of the epochs of all."""
 
-    def __init__(self, what: str, total: int, quiet: bool) -> None:
+    def __init__(self, what: str, epochs: Mapping[Path, int], quiet: bool) -> None:
         self._console = Console(quiet=quiet, highlight=False, soft_wrap=True)
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
-            TextColumn("{task.completed}/{task.total}"),
+            TextColumn("epoch {task.completed}/{task.total}"),
             TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(elapsed_when_finished=True),
             console=self._console,
             transient=True,
             disable=quiet or not self._console.is_terminal,
+            # Epochs take long: so many are remembered for the time that is left.
+            speed_estimate_period=24 * 3600,
         )
-        self._what, self._total, self._count = what, total, 0
+        self._what, self._epochs, self._count = what, epochs, 0
+        self._is_over = threading.Event()
+        self._watch = threading.Thread(target=self._count_epochs, daemon=True)
 
     def __enter__(self) -> _Reporter:
+        if self._epochs:
+            self._console.print(
+                f"{self._what}: {len(self._epochs)} runs, {sum(self._epochs.values())} epochs",
+                markup=False,
+            )
         self._progress.start()
-        self._task = self._progress.add_task(self._what, total=self._total)
+        self._task = self._progress.add_task(self._what, total=sum(self._epochs.values()))
+        if not self._progress.disable:
+            self._watch.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        if self._watch.is_alive():
+            self._watch.join()
         self._progress.stop()
+
+    def _count_epochs(self) -> None:
+        """Shows how many epochs there are in the folders of all runs, whatever process ran them."""
+        while not self._is_over.wait(1.0):
+            done = 0
+            for path in self._epochs:
+                with contextlib.suppress(OSError):
+                    done += (path / METRICS).read_bytes().count(b"\n")
+            self._progress.update(self._task, completed=done)
 
     def done(self, name: Path, result: Mapping[str, object]) -> None:
         self._count += 1
-        self._progress.advance(self._task)
         self._console.print(
-            f"{self._count}/{self._total}  {name}  CER {result['validation_cer']:.2f}%  "
+            f"{self._count}/{len(self._epochs)}  {name}  CER {result['validation_cer']:.2f}%  "
             f"{result['seconds']:.0f} s",
             markup=False,
         )

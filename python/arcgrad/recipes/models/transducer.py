@@ -117,7 +117,7 @@ class TDS2dTransducer(nn.Module):
             pieces: The word pieces that the convolution knows.
             letters: The letters; by default those of the pieces.
             subsampling: How many columns make one frame before the convolution, which makes one of
-                four of these.
+                four of these unless another stride is among the options.
             wfst: Whether the convolution is one of graphs.
             dropout: The share of activations that are dropped in training.
             options: Further options, which come before those of the preset.
