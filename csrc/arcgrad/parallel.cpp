@@ -23,6 +23,15 @@
 namespace arcgrad {
 namespace {
 
+/// Leaves the processor to its other thread for a moment.
+inline void relax() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
 thread_local bool is_inside = false;
 /// Set before poll_interrupt() throws, so that a loop on the way does not go on.
 thread_local bool is_interrupted = false;
@@ -33,6 +42,19 @@ class Interrupted : public std::exception {};
 std::atomic<void (*)()> interrupt_check{nullptr};
 /// Asking takes the lock of the Python interpreter, so it is not done often.
 constexpr std::chrono::milliseconds kBetweenChecks{50};
+/// How long a thread looks for work, or for the end of others' work, before it sleeps. Waking it
+/// takes longer than a small batch, and a gradient most often follows its score at once.
+constexpr std::chrono::microseconds kBeforeSleep{100};
+
+/// Waits for a condition without sleeping, but not for long.
+template <class Condition>
+void spin_until(const Condition& holds) {
+  const auto end = std::chrono::steady_clock::now() + kBeforeSleep;
+  while (!holds()) {
+    for (int i = 0; i < 32 && !holds(); ++i) relax();
+    if (std::chrono::steady_clock::now() > end) return;
+  }
+}
 
 /// One parallel_for call. Threads take the next index until there is none.
 struct Job {
@@ -45,7 +67,7 @@ struct Job {
   const bool grad_enabled;
   std::atomic<size_t> next{0};
   std::atomic<bool> is_cancelled{false};
-  int working = 0;  // guarded by the pool's mutex
+  std::atomic<int> working{0};  // changed under the pool's mutex
   std::exception_ptr interrupt;
 
   /// On the thread that started the job.
@@ -84,7 +106,8 @@ thread_local Job* Job::current_job = nullptr;
 
 class Pool {
  public:
-  explicit Pool(int num_workers) {
+  /// Threads that outnumber the processors must not take time from each other by spinning.
+  Pool(int num_workers, bool spins) : spins_(spins) {
     for (int i = 0; i < num_workers; ++i) threads_.emplace_back([this] { loop(); });
   }
   ~Pool() {
@@ -100,11 +123,17 @@ class Pool {
     {
       std::lock_guard lock(mutex_);
       jobs_.push_back(&job);
+      num_jobs_ = jobs_.size();
     }
     wake_.notify_all();
     job.work();
     std::unique_lock lock(mutex_);
-    std::erase(jobs_, &job);
+    remove(job);
+    if (spins_ && job.working > 0) {
+      lock.unlock();
+      spin_until([&] { return job.working == 0; });
+      lock.lock();
+    }
     while (!done_.wait_for(lock, kBetweenChecks, [&] { return job.working == 0; })) {
       lock.unlock();
       job.check();
@@ -116,6 +145,11 @@ class Pool {
   void loop() {
     std::unique_lock lock(mutex_);
     while (true) {
+      if (spins_ && jobs_.empty() && !stop_) {
+        lock.unlock();
+        spin_until([&] { return num_jobs_ > 0; });
+        lock.lock();
+      }
       wake_.wait(lock, [&] { return stop_ || !jobs_.empty(); });
       if (stop_) return;
       Job& job = *jobs_.front();
@@ -123,14 +157,21 @@ class Pool {
       lock.unlock();
       job.work();
       lock.lock();
-      std::erase(jobs_, &job);
+      remove(job);
       if (--job.working == 0) done_.notify_all();
     }
   }
 
+  void remove(Job& job) {
+    std::erase(jobs_, &job);
+    num_jobs_ = jobs_.size();
+  }
+
+  const bool spins_;
   std::mutex mutex_;
   std::condition_variable wake_, done_;
   std::vector<Job*> jobs_;
+  std::atomic<size_t> num_jobs_{0};
   bool stop_ = false;
   std::vector<std::thread> threads_;
 };
@@ -168,7 +209,7 @@ struct Threads {
 
   std::shared_ptr<Pool> get() {
     std::lock_guard lock(mutex);
-    if (!pool && count > 1) pool = std::make_shared<Pool>(count - 1);
+    if (!pool && count > 1) pool = std::make_shared<Pool>(count - 1, count <= usable_processors());
     return pool;
   }
 };
