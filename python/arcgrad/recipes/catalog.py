@@ -47,7 +47,7 @@ _BASES = {
         "",
         DataSettings("digits"),
         model=ModelSettings("small", subsampling=4),
-        optim=replace(_FAST, epochs=10),
+        optim=replace(_FAST, epochs=20),
     ),
     "librispeech": Experiment(
         "",
