@@ -63,7 +63,8 @@ format: install ## Format the code
 
 tidy: install ## Run clang-tidy
 	$(PIP_INSTALL) clang-tidy
-	$(BIN)/clang-tidy --quiet -p $(BUILD) $(filter csrc/%.cpp,$(CPP_FILES))
+	$(BIN)/clang-tidy --quiet --extra-arg=-Wno-unknown-warning-option -p $(BUILD) \
+	  $(filter csrc/%.cpp,$(CPP_FILES))
 
 example: install ## Build and run the C++ example against the installed CMake package
 	$(BIN)/cmake --install $(BUILD) --component cpp --prefix build/prefix > build/prefix.log
@@ -97,7 +98,8 @@ sanitize-address sanitize-thread: install
 	  --no-build-isolation --force-reinstall -Cbuild-dir=$(DIR)/cmake -Ccmake.build-type=Debug \
 	  -Ccmake.define.CMAKE_CXX_FLAGS_DEBUG='-O1 -g' -Ccmake.define.ARCGRAD_SANITIZE=$(SANITIZE) .
 	LD_PRELOAD="$$($(CXX) -print-file-name=$(RUNTIME)) $$($(CXX) -print-file-name=libstdc++.so.6)" \
-	  ASAN_OPTIONS=detect_leaks=0 TSAN_OPTIONS=halt_on_error=1 OPENBLAS_NUM_THREADS=1 \
+	  ASAN_OPTIONS=detect_leaks=0 TSAN_OPTIONS=halt_on_error=1:suppressions=scripts/tsan.supp \
+	  OPENBLAS_NUM_THREADS=1 \
 	  $(DIR)/venv/bin/python -m pytest -p no:cacheprovider --capture=sys $(PYTEST_ARGS) \
 	  --deselect tests/test_batch.py::test_a_forked_child_works_even_while_the_parent_does
 
