@@ -16,13 +16,13 @@ import pytest
 
 import arcgrad as ag
 from arcgrad import drawing
-from arcgrad.recipes import report
 from arcgrad.recipes import train as training
 from arcgrad.recipes.catalog import find
 from arcgrad.recipes.experiment import from_dict, override
 from arcgrad.recipes.metrics import evaluate
 from arcgrad.recipes.recognizer import Recognizer
-from arcgrad.recipes.report import write_report
+from arcgrad.recipes.report import commands, write_report
+from arcgrad.recipes.report.runs import load
 from arcgrad.recipes.run import load_history
 
 LOOK = Path(__file__).parents[2] / "scripts/look_at_report.py"
@@ -158,6 +158,8 @@ def test_several_runs_stand_side_by_side(runs, tmp_path):
     assert page.text.count("test-line-") == 2  # each example once, as both read it
     assert len(page.all("section", **{"class": "reading"})) == 4
     differing = re.findall('<tr class="differs"><th scope="row">(.*?)</th>', page.source)
+    if differing[-1] == "date":  # a minute may have begun between the two
+        differing.pop()
     assert differing == ["description", "loss.blank", "loss.allow_repeats", "loss.ngram"]
     assert page.text.count("The alignments of") == 2
     assert "letters train from" in page.all("img")[0]["alt"]
@@ -286,10 +288,10 @@ def test_the_commands_make_the_same_run(runs, tmp_path):
 
 
 def test_the_nearest_experiment_is_that_of_the_table(runs):
-    run = report._load(runs / "bigram", "bigram", "", "best")
-    assert report._train_arguments(run)[0] == "table1/letters/ngram2/no_blank"
+    run = load(runs / "bigram", "bigram", "", "best")
+    assert commands._train_arguments(run)[0] == "table1/letters/ngram2/no_blank"
     run.experiment = replace(run.experiment, description="mine", seed=7)
-    found = report._train_arguments(run)
+    found = commands._train_arguments(run)
     assert found[0] == "table1/letters/ngram2/no_blank"
     assert {"seed=7", *TINY} == set(found[4:-2:2])
 
