@@ -3,8 +3,10 @@
 import json
 import os
 import re
+import sys
 import time
 
+import psutil
 import pytest
 
 from arcgrad.recipes import reproduce as reproduction
@@ -142,6 +144,27 @@ def test_cells_can_be_trained_in_processes(tmp_path, capsys):
         "table3/letters/ordinary",
     }
     assert "# Table 3: a convolution of graphs, on letters" in lines
+
+
+def test_processes_end_with_the_one_that_started_them(tmp_path):
+    command = [sys.executable, "-m", "arcgrad.recipes.cli", "reproduce", "variants", "--quiet"]
+    command += ["--jobs", "2", "--out", tmp_path, "--set", "data.train=40"]
+    command += ["--set", "optim.epochs=1000"]
+    program = psutil.Popen(command, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    try:
+        end = time.monotonic() + 120
+        while len(list(tmp_path.glob("runs/**/metrics.jsonl"))) < 2 and time.monotonic() < end:
+            assert program.poll() is None
+            time.sleep(0.1)
+        workers = program.children(recursive=True)
+        assert len(workers) >= 2
+    finally:
+        program.kill()
+        program.wait()
+    _, alive = psutil.wait_procs(workers, timeout=60)
+    for worker in alive:
+        worker.kill()
+    assert not alive
 
 
 def test_what_cannot_be_reproduced_is_an_error():

@@ -211,6 +211,18 @@ def _run(job: _Job) -> dict[str, object]:
     return found
 
 
+def _end_with_parent() -> None:
+    """Ends this process when the one that started it is gone, however that ended."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def wait() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
 def _trained(
     experiments: Mapping[str, Experiment],
     places: Mapping[str, Path],
@@ -232,7 +244,9 @@ def _trained(
         return
     # A fork would copy the threads' locks of torch.
     context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=context) as pool:
+    with concurrent.futures.ProcessPoolExecutor(
+        jobs, mp_context=context, initializer=_end_with_parent
+    ) as pool:
         futures = {pool.submit(_run, job): path for path, job in waiting.items()}
         try:
             for future in concurrent.futures.as_completed(futures):
