@@ -380,6 +380,10 @@ except ImportError as error:
             "must be one of 2, 4, 8, 16, 24, but",
         ),
         (lambda: TDS2dTransducer.preset("big", 16, 5, PIECES), "TDS2dTransducer: the preset must"),
+        (
+            lambda: TDS2dTransducer.preset("small", 16, 5, PIECES, wfst=False, stride=0),
+            "TDS2dTransducer: the stride must be at least 1, but it is 0",
+        ),
         (lambda: TDSBlock(1, 1, (4, 5)), r"TDSBlock: kernel sizes must be odd, but .* \(4, 5\)"),
         (lambda: TDS1d(3, 4, []), r"TDS1d: there must be groups with strides in 1 dim.* are \[\]"),
         (lambda: TDS2d(8, 4, [TDSGroup(1, 1, (2,))]), "strides in 2 dimensions, but the groups"),

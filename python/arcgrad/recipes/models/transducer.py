@@ -71,6 +71,8 @@ class TDS2dTransducer(nn.Module):
                 "TDS2dTransducer: options are those of a convolution of graphs, but wfst is False "
                 f"and there are {', '.join(options)}"
             )
+        if stride < 1:
+            raise ValueError(f"TDS2dTransducer: the stride must be at least 1, but it is {stride}")
         lexicon = ag.lexicon.Lexicon(pieces, graphemes=letters)
         self.letters = list(lexicon.graphemes)
         num_labels = len(self.letters) + 1
