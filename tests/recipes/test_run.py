@@ -23,7 +23,7 @@ from arcgrad.recipes import cli, environment
 from arcgrad.recipes import train as training
 from arcgrad.recipes.metrics import Errors
 from arcgrad.recipes.progress import Position, Reporter, Sums
-from arcgrad.recipes.run import load_environment, load_run
+from arcgrad.recipes.run import Run, load_environment, load_run
 from arcgrad.recipes.train import evaluate_run, train
 
 ONE_EPOCH = override(BIGRAM, ["optim.epochs=1"])
@@ -95,6 +95,16 @@ def test_a_folder_without_an_environment_is_an_error(tmp_path, name, content, me
         (tmp_path / name).write_text(content)
     with pytest.raises(ValueError, match=message):
         load_environment(tmp_path)
+
+
+@pytest.mark.parametrize("size", [0, 1, 400])
+def test_a_truncated_checkpoint_is_an_error_that_names_the_file(tmp_path, size):
+    run = Run(tmp_path)
+    run.save("best.pt", {"values": torch.zeros(100)})
+    whole = (tmp_path / "best.pt").read_bytes()
+    (tmp_path / "best.pt").write_bytes(whole[:size])
+    with pytest.raises(ValueError, match=r"test: a checkpoint must be whole, but '.*best.pt'"):
+        run.load("test", "best.pt")
 
 
 def test_damaged_settings_of_a_run_are_errors_that_name_the_file(tmp_path):

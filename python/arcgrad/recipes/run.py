@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,13 @@ class Run:
             raise ValueError(
                 f"{op}: a run must have a checkpoint, but there is no {str(path)!r}{hint}"
             )
-        content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        try:
+            content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
+            reason = (str(error) or type(error).__name__).splitlines()[0]
+            raise ValueError(
+                f"{op}: a checkpoint must be whole, but {str(path)!r} cannot be read: {reason}"
+            ) from None
         return content
 
     def _save_json(self, name: str, content: dict[str, Any]) -> None:
