@@ -11,6 +11,10 @@ How many threads list arguments and :func:`backward` use, the calling one includ
 By default ``ARCGRAD_NUM_THREADS``, else ``OMP_NUM_THREADS``, else the processors this process may
 use; one thread in a forked child such as a DataLoader worker.
 
+On Linux, the threads of OpenMP are used where the program has as many of them, as it does after
+``import torch``: after each operation of torch they look for more work, and would take the
+processors from other threads. ``ARCGRAD_OPENMP=0`` in the environment keeps them apart.
+
 >>> import arcgrad as ag
 >>> ag.get_num_threads() >= 1
 True

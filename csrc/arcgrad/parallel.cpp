@@ -18,6 +18,7 @@
 #endif
 
 #include "arcgrad/error.h"
+#include "arcgrad/openmp.h"
 #include "arcgrad/tape.h"
 
 namespace arcgrad {
@@ -67,7 +68,8 @@ struct Job {
   const bool grad_enabled;
   std::atomic<size_t> next{0};
   std::atomic<bool> is_cancelled{false};
-  std::atomic<int> working{0};  // changed under the pool's mutex
+  std::atomic<int> working{0};   // threads of the pool, changed under its mutex
+  std::atomic<int> num_done{0};  // threads of OpenMP that found no more to do
   std::exception_ptr interrupt;
 
   /// On the thread that started the job.
@@ -176,6 +178,28 @@ class Pool {
   std::vector<std::thread> threads_;
 };
 
+/// Runs a job on the threads of the program's OpenMP, if it has some to share.
+bool run_in_openmp(Job& job, int num_threads) {
+  return openmp::run(
+      num_threads,
+      [](void* data, int num_threads) {
+        Job& job = *static_cast<Job*>(data);
+        job.work();
+        ++job.num_done;
+        if (std::this_thread::get_id() != job.starter) return;
+        // OpenMP would wait too, but without a look at Ctrl-C, and for milliseconds without
+        // sleeping: a thread that has yet to wake up may need this processor. Nor may that thread
+        // wake this one, which would then wait for it on the processor that both need.
+        const auto all_are_done = [&] { return job.num_done == num_threads; };
+        spin_until(all_are_done);
+        while (!all_are_done()) {
+          std::this_thread::sleep_for(kBeforeSleep);
+          job.check();
+        }
+      },
+      &job);
+}
+
 /// A positive integer from the environment, or 0.
 int from_environment(const char* name) {
   const char* value = std::getenv(name);
@@ -250,11 +274,14 @@ void serial_for(size_t count, const std::function<void(size_t)>& body) {
 }
 
 void parallel_for(size_t count, const std::function<void(size_t)>& body) {
-  std::shared_ptr<Pool> pool;
-  if (count > 1 && !is_inside) pool = threads().get();
-  if (!pool) return serial_for(count, body);
+  const int num_threads = count > 1 && !is_inside ? get_num_threads() : 1;
+  if (num_threads == 1) return serial_for(count, body);
   Job job(count, body);
-  pool->run(job);
+  if (!run_in_openmp(job, num_threads)) {
+    const std::shared_ptr<Pool> pool = threads().get();
+    if (!pool) return serial_for(count, body);
+    pool->run(job);
+  }
   if (job.interrupt) std::rethrow_exception(job.interrupt);
   for (const std::exception_ptr& error : job.errors)
     if (error) std::rethrow_exception(error);
