@@ -287,6 +287,31 @@ void parallel_for(size_t count, const std::function<void(size_t)>& body) {
     if (error) std::rethrow_exception(error);
 }
 
+void parallel_rounds(size_t rounds, size_t parts, const std::function<void(size_t, size_t)>& part,
+                     const std::function<void(size_t)>& close) {
+  // Parts are handed out in order, so the threads that have the earlier ones never wait for a later
+  // one, and a thread that does not come is not missed.
+  std::atomic<size_t> next{0}, num_done{0}, open{0};
+  std::atomic<bool> has_failed{false};
+  parallel_for(parts, [&](size_t) {
+    try {
+      for (size_t ticket; (ticket = next.fetch_add(1)) < rounds * parts;) {
+        const size_t round = ticket / parts;
+        for (unsigned i = 1; open < round && !has_failed; ++i)
+          i % 1024 ? relax() : std::this_thread::yield();
+        if (has_failed) return;
+        part(round, ticket % parts);
+        if (num_done.fetch_add(1) + 1 < (round + 1) * parts) continue;
+        close(round);
+        open = round + 1;
+      }
+    } catch (...) {
+      has_failed = true;
+      throw;
+    }
+  });
+}
+
 void set_interrupt_check(void (*check)()) { interrupt_check = check; }
 
 void poll_interrupt() {

@@ -16,6 +16,13 @@ void parallel_for(size_t count, const std::function<void(size_t)>& body);
 
 /// The same on this thread alone.
 void serial_for(size_t count, const std::function<void(size_t)>& body);
+
+/// For each round below `rounds` in turn: `part(round, i)` for each i below `parts`, on several
+/// threads, and when all of them are done `close(round)` on one. For rounds so short that waking
+/// threads for each would take longer: threads wait for each other without sleeping.
+void parallel_rounds(size_t rounds, size_t parts, const std::function<void(size_t, size_t)>& part,
+                     const std::function<void(size_t)>& close);
+
 /// A batch of less work than this, in arcs, is not worth waking other threads.
 inline constexpr int64_t kSmallBatch = 10'000;
 

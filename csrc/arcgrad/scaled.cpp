@@ -29,6 +29,24 @@ namespace {
 }
 
 template <class T>
+[[gnu::always_inline]] inline bool bounded_exp_loop(const T* __restrict weight, int64_t count,
+                                                    double limit, double* __restrict mantissa,
+                                                    double* __restrict exponent) {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  int64_t bad = 0;  // as wide as the numbers, so that the loop is done in vectors
+  for (int64_t k = 0; k < count; ++k) {
+    const double w = weight[k];
+    double whole;
+    const double m = split(w, whole);
+    bad |= w < kInf ? 0 : 1;
+    mantissa[k] = w == -kInf ? 0.0 : m;
+    const double high = whole < -limit ? -limit : whole;
+    exponent[k] = high > limit ? limit : high;
+  }
+  return bad == 0;
+}
+
+template <class T>
 [[gnu::always_inline]] inline void plain_exp_loop(const T* __restrict weight, int64_t count,
                                                   double* __restrict out) {
   for (int64_t k = 0; k < count; ++k) {
@@ -42,6 +60,11 @@ void split_exp_baseline(const double* weight, int64_t count, double* mantissa, d
   split_exp_loop(weight, count, mantissa, exponent);
 }
 template <class T>
+bool bounded_exp_baseline(const T* weight, int64_t count, double limit, double* mantissa,
+                          double* exponent) {
+  return bounded_exp_loop(weight, count, limit, mantissa, exponent);
+}
+template <class T>
 void plain_exp_baseline(const T* weight, int64_t count, double* out) {
   plain_exp_loop(weight, count, out);
 }
@@ -50,6 +73,11 @@ void plain_exp_baseline(const T* weight, int64_t count, double* out) {
 [[gnu::target("avx2,fma")]] void split_exp_avx2(const double* weight, int64_t count,
                                                 double* mantissa, double* exponent) {
   split_exp_loop(weight, count, mantissa, exponent);
+}
+template <class T>
+[[gnu::target("avx2,fma")]] bool bounded_exp_avx2(const T* weight, int64_t count, double limit,
+                                                  double* mantissa, double* exponent) {
+  return bounded_exp_loop(weight, count, limit, mantissa, exponent);
 }
 template <class T>
 [[gnu::target("avx2,fma")]] void plain_exp_avx2(const T* weight, int64_t count, double* out) {
@@ -61,6 +89,8 @@ const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("
 constexpr bool has_avx2 = false;
 constexpr auto split_exp_avx2 = split_exp_baseline;
 template <class T>
+constexpr auto bounded_exp_avx2 = bounded_exp_baseline<T>;
+template <class T>
 constexpr auto plain_exp_avx2 = plain_exp_baseline<T>;
 #endif
 
@@ -69,6 +99,14 @@ constexpr auto plain_exp_avx2 = plain_exp_baseline<T>;
 void split_exp(const double* weight, int64_t count, double* mantissa, double* exponent) {
   (has_avx2 ? split_exp_avx2 : split_exp_baseline)(weight, count, mantissa, exponent);
 }
+
+template <class T>
+bool bounded_exp(const T* weight, int64_t count, double limit, double* mantissa, double* exponent) {
+  return (has_avx2 ? bounded_exp_avx2<T> : bounded_exp_baseline<T>)(weight, count, limit, mantissa,
+                                                                   exponent);
+}
+template bool bounded_exp(const float*, int64_t, double, double*, double*);
+template bool bounded_exp(const double*, int64_t, double, double*, double*);
 
 void plain_exp(const float* weight, int64_t count, double* out) {
   (has_avx2 ? plain_exp_avx2<float> : plain_exp_baseline<float>)(weight, count, out);

@@ -54,6 +54,20 @@ const DenseSteps<T>& dense_steps() {
 
 int64_t padded(int64_t count, int64_t to) { return (count + to - 1) / to * to; }
 
+/// In how many parts to do something that takes `work` multiplications, each on its own thread.
+/// What comes out does not depend on it.
+size_t num_parts(int64_t work) {
+  constexpr int64_t kEnough = 100'000;
+  return work < kEnough ? 1 : static_cast<size_t>(get_num_threads());
+}
+
+/// Where part `part` of `parts` of `count` begins, as a multiple of `unit`.
+int64_t begin_of(size_t part, size_t parts, int64_t count, int64_t unit) {
+  const int64_t units = (count + unit - 1) / unit;
+  const auto at = units * static_cast<int64_t>(part) / static_cast<int64_t>(parts);
+  return std::min(at * unit, count);
+}
+
 /// What the matrix products need of a factor.
 template <class T>
 struct Tables {
@@ -104,8 +118,7 @@ Tables<T>::Tables(const Factor& factor, const std::vector<int32_t>& first_arc) {
   backward = Block<T>(width * count);
   // As many rows as a panel of the transpose has columns at a time.
   constexpr int64_t kRows = kPanel<T>;
-  const Block<T> rows = Block<T>(kRows * width);
-  for (int64_t first = 0; first < width; first += kRows) {
+  const auto fill = [&](int64_t first, const Block<T>& rows) {
     std::fill_n(rows.get(), kRows * width, T{0});
     for (int64_t s = first; s < std::min(first + kRows, count); ++s) {
       T* row = rows.get() + (s - first) * width;
@@ -123,7 +136,14 @@ Tables<T>::Tables(const Factor& factor, const std::vector<int32_t>& first_arc) {
     for (int64_t d = 0; d < count; ++d)
       for (int64_t c = 0; c < kRows; ++c)
         backward[first * count + d * kPanel<T> + c] = rows[c * width + d];
-  }
+  };
+  const size_t parts = num_parts(count * count);
+  parallel_for(parts, [&](size_t part) {
+    const Block<T> rows = Block<T>(kRows * width);
+    const int64_t end = begin_of(part + 1, parts, width, kRows);
+    for (int64_t first = begin_of(part, parts, width, kRows); first < end; first += kRows)
+      fill(first, rows);
+  });
 }
 
 /// What run_dense() keeps of a factor between chunks.
@@ -307,7 +327,7 @@ class Recursion {
       e = v + size;
     }
   };
-  /// What advance() works with.
+  /// What finish() works with.
   struct Scratch {
     explicit Scratch(int64_t rows, int64_t width, int64_t stride)
         : u(Block<T>(rows * stride)),
@@ -331,8 +351,10 @@ class Recursion {
     return (kLowestMean - std::log(2.0 * form_.num_places)) * frames - 100.0;
   }
   void forward();
+  void multiply(int64_t rows, const T* from, const Block<T>& panels, T* to, size_t part = 0,
+                size_t parts = 1) const;
   template <class Record>
-  void advance(int32_t t, const T* before, T* after, T* e, Scratch& scratch, Record&& record) const;
+  void finish(int32_t t, T* after, T* e, Scratch& scratch, Record&& record) const;
   void end_scores(const T* v, T* b, double& exponent) const;
   void fill(Segment& segment, int32_t t) const;
   void backward(std::span<const double> deltas, std::span<const EmissionsGrad> emissions,
@@ -393,17 +415,23 @@ Recursion<T>::Recursion(std::shared_ptr<const Factor> factor, Cache& cache,
     failed_.assign(examples_.size(), true);
 }
 
-/// Computes frame t of all rows that have it.
+/// The product of some rows with a matrix, or the columns of it that are this part's.
+template <class T>
+void Recursion<T>::multiply(int64_t rows, const T* from, const Block<T>& panels, T* to, size_t part,
+                            size_t parts) const {
+  const int64_t begin = begin_of(part, parts, width_, kPanel<T>);
+  const int64_t end = begin_of(part + 1, parts, width_, kPanel<T>);
+  dense_steps<T>().multiply(rows, from, stride_, form_.num_places,
+                            panels.get() + begin * form_.num_places, (end - begin) / kPanel<T>,
+                            to + begin);
+}
+
+/// Computes frame t of all rows that have it, from what multiply() left in scratch.u.
 template <class T>
 template <class Record>
-void Recursion<T>::advance(int32_t t, const T* before, T* after, T* e, Scratch& scratch,
-                           Record&& record) const {
+void Recursion<T>::finish(int32_t t, T* after, T* e, Scratch& scratch, Record&& record) const {
   const DenseSteps<T>& steps = dense_steps<T>();
-  const int32_t rows = num_rows(t);
-  if (t > 1)
-    steps.multiply(rows, before, stride_, form_.num_places, tables_.forward.get(),
-                   width_ / kPanel<T>, scratch.u.get());
-  for (int32_t r = 0; r < rows; ++r) {
+  for (int32_t r = 0; r < num_rows(t); ++r) {
     const Emissions& example = examples_[order_[static_cast<size_t>(r)]];
     T* v = after + r * stride_;
     Scale scale{0, 0.0};
@@ -460,19 +488,17 @@ void Recursion<T>::forward() {
     failed_[order_[row]] = true;
   };
   const T* before = nullptr;
-  for (int32_t t = 1; t <= most_frames_; ++t) {
-    if (t % 64 == 0) poll_interrupt();
+  const auto finish_frame = [&](int32_t t) {
     T* after = keeps_all ? all_.v + row_of(t) * stride_ : two[t % 2].get();
     T* e = keeps_all ? all_.e + row_of(t) * stride_ : nullptr;
-    advance(t, before, after, e, scratch,
-            [&](int32_t r, const Scale& scale, bool is_wide, bool dropped) {
-              const auto row = static_cast<size_t>(r);
-              if (options_.keep) scales_[static_cast<size_t>(row_of(t)) + row] = scale;
-              peaks[row] += scale.peak;
-              shifts[row] += (t > 1 ? tables_.exponent : 0.0) - scale.shift;
-              if (is_wide) fail_row(row);
-              if (dropped) has_dropped[row] = true;
-            });
+    finish(t, after, e, scratch, [&](int32_t r, const Scale& scale, bool is_wide, bool dropped) {
+      const auto row = static_cast<size_t>(r);
+      if (options_.keep) scales_[static_cast<size_t>(row_of(t)) + row] = scale;
+      peaks[row] += scale.peak;
+      shifts[row] += (t > 1 ? tables_.exponent : 0.0) - scale.shift;
+      if (is_wide) fail_row(row);
+      if (dropped) has_dropped[row] = true;
+    });
     for (int32_t r = num_rows(t + 1); r < num_rows(t); ++r) {
       const auto row = static_cast<size_t>(r);
       double exponent = 0.0;
@@ -488,14 +514,25 @@ void Recursion<T>::forward() {
       if (!(sum > 0.0)) continue;
       scores_[order_[row]] = peaks[row] + whole * kLn2High + (whole * kLn2Low + std::log(sum));
     }
-    if (num_failed == most_rows) return;
     if (keeps_some && t % options_.stride == 0 && t < most_frames_) {
       const int64_t size = num_rows(t + 1) * stride_;
       kept_.push_back(Block<T>(size));
       std::copy_n(after, size, kept_.back().get());
     }
     before = after;
-  }
+  };
+  const size_t parts = num_parts(most_rows * form_.num_places * width_);
+  parallel_rounds(
+      static_cast<size_t>(most_frames_), parts,
+      [&](size_t round, size_t part) {
+        if (round % 64 == 0) poll_interrupt();
+        if (round > 0 && num_failed < most_rows)
+          multiply(num_rows(static_cast<int32_t>(round) + 1), before, tables_.forward,
+                   scratch.u.get(), part, parts);
+      },
+      [&](size_t round) {
+        if (num_failed < most_rows) finish_frame(static_cast<int32_t>(round) + 1);
+      });
 }
 
 /// b = the scores from places to the end, divided by 2^exponent: about 1 at most where v is not 0.
@@ -528,9 +565,10 @@ void Recursion<T>::fill(Segment& segment, int32_t t) const {
   Scratch scratch(num_rows(first + 1), width_, stride_);
   for (int32_t k = first + 1; k <= segment.last; ++k) {
     const int64_t to = (row_of(k) - from) * stride_;
-    const T* before = k == 1 ? nullptr : segment.v + (row_of(k - 1) - from) * stride_;
-    advance(k, before, segment.v + to, segment.e + to, scratch,
-            [](int32_t, const Scale&, bool, bool) {});
+    if (k > 1)
+      multiply(num_rows(k), segment.v + (row_of(k - 1) - from) * stride_, tables_.forward,
+               scratch.u.get());
+    finish(k, segment.v + to, segment.e + to, scratch, [](int32_t, const Scale&, bool, bool) {});
   }
 }
 
@@ -549,29 +587,42 @@ void Recursion<T>::backward(std::span<const double> deltas,
   const auto most = static_cast<int64_t>(active.size());
   const auto b = Block<T>(most * stride_), f = Block<T>(most * stride_);
   const auto product = Block<T>(width_);
+  const int32_t last = frames(active[0]);
+  const size_t parts = num_parts(most * form_.num_places * width_);
   // v of the frame before and f, of so many frames as make up enough rows.
-  Block<T> block_v, block_f, scratch;
+  Block<T> block_v, block_f;
+  std::vector<Block<T>> scratch(sums ? parts : 0);
   int64_t filled = 0;
+  bool is_block_full = false;
   if (sums) {
-    const int64_t capacity = std::min(kOuterRows, row_of(frames(active[0]) + 1)) * stride_;
+    const int64_t capacity = std::min(kOuterRows, row_of(last + 1)) * stride_;
     block_v = Block<T>(capacity + kDensePad);
     block_f = Block<T>(capacity);
-    scratch = Block<T>(capacity + kOuterRows * (kPanel<T> + kOuterPad));
+    for (Block<T>& own : scratch)
+      own = Block<T>(capacity + kOuterRows * (kPanel<T> + kOuterPad));
     std::fill_n(block_v.get() + capacity, kDensePad, T{0});
   }
-  auto flush = [&] {
-    if (filled > 0)
-      steps.outer(filled, block_v.get(), block_f.get(), stride_, form_.num_places, width_,
-                  scratch.get(), sums->is_empty, sums->between.get());
-    sums->is_empty &= filled == 0;
-    filled = 0;
+  const auto add_block = [&](size_t part) {
+    const int64_t begin = begin_of(part, parts, form_.num_places, kOuterPad);
+    const int64_t end = begin_of(part + 1, parts, form_.num_places, kOuterPad);
+    if (begin < end)
+      steps.outer(filled, block_v.get() + begin, block_f.get(), stride_, end - begin, width_,
+                  scratch[part].get(), sums->is_empty, sums->between.get() + begin * width_);
   };
 
   Segment segment;
   double rest = 0.0;  // for the frame scores of one example: log of what b must be multiplied with
   int64_t count = 0;
-  for (int32_t t = frames(active[0]); t > 0; --t) {
-    if (t % 64 == 0) poll_interrupt();
+  const auto count_at = [&](int32_t t) {
+    int64_t out = count;
+    while (out < most && frames(active[static_cast<size_t>(out)]) >= t) ++out;
+    return out;
+  };
+  const auto finish_frame = [&](int32_t t) {
+    if (is_block_full) {
+      sums->is_empty = is_block_full = false;
+      filled = 0;
+    }
     const Segment* at = &all_;
     if (options_.stride > 1) {
       if (t <= segment.first || t > segment.last) fill(segment, t);
@@ -580,8 +631,7 @@ void Recursion<T>::backward(std::span<const double> deltas,
     const int64_t base = row_of(t) - row_of(at->first);
     const int64_t base_before = t > 1 ? row_of(t - 1) - row_of(at->first) : 0;
     const int64_t continued = count;
-    while (count < most && frames(active[static_cast<size_t>(count)]) >= t) ++count;
-    if (sums && t > 1 && filled + count > kOuterRows) flush();
+    count = count_at(t);
     for (int64_t k = 0; k < count; ++k) {
       const int32_t r = active[static_cast<size_t>(k)];
       const size_t i = order_[static_cast<size_t>(r)];
@@ -620,12 +670,19 @@ void Recursion<T>::backward(std::span<const double> deltas,
       std::copy_n(at->v + (base_before + r) * stride_, width_,
                   block_v.get() + (filled + k) * stride_);
     }
-    if (t == 1) break;
-    if (sums) filled += count;
-    steps.multiply(count, f.get(), stride_, form_.num_places, tables_.backward.get(),
-                   width_ / kPanel<T>, b.get());
-  }
-  if (sums) flush();
+    if (!sums || t == 1) return;
+    filled += count;
+    is_block_full = t == 2 || filled + count_at(t - 1) > kOuterRows;
+  };
+  parallel_rounds(
+      static_cast<size_t>(last), parts,
+      [&](size_t round, size_t part) {
+        if (round % 64 == 0) poll_interrupt();
+        if (round == 0) return;
+        if (is_block_full) add_block(part);
+        multiply(count, f.get(), tables_.backward, b.get(), part, parts);
+      },
+      [&](size_t round) { finish_frame(last - static_cast<int32_t>(round)); });
 }
 
 template <class T>
@@ -662,7 +719,7 @@ void Recursion<T>::add_gradients(std::span<const double> deltas,
                             cache_.first[static_cast<size_t>(to)]));
     }
   }
-  for (int32_t v = 0; v < form.num_places && !sums.is_empty; ++v) {
+  const auto add_row = [&](int32_t v) {
     const double* const between = sums.between.get() + v * width_;
     const auto add_between = [&](int32_t arc, int32_t to) {
       arcs[static_cast<size_t>(arc)] += between[to] * sums.unit * factor.mantissa[arc] *
@@ -673,6 +730,14 @@ void Recursion<T>::add_gradients(std::span<const double> deltas,
     else
       for (int32_t k = form.out.offset[v]; k < form.middle[v]; ++k)
         add_between(form.out.arc[k], form.out.index[k]);
+  };
+  if (!sums.is_empty) {
+    const size_t parts = num_parts(form.num_places * width_);
+    parallel_for(parts, [&](size_t part) {
+      const int64_t end = begin_of(part + 1, parts, form.num_places, 1);
+      for (int64_t v = begin_of(part, parts, form.num_places, 1); v < end; ++v)
+        add_row(static_cast<int32_t>(v));
+    });
   }
   // After the last frame the posterior of a value is shared by acceptance and the epsilon arcs to
   // sums, which are in topological order.

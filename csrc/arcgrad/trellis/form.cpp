@@ -31,6 +31,37 @@ std::vector<int32_t> epsilon_order(int32_t num_nodes, const std::vector<int32_t>
   return order;
 }
 
+/// Arcs mostly come by their source. In dense graphs, what one node leads to is often what the next
+/// one leads to, and comparing is faster than looking at every arc.
+struct ArcRuns {
+  std::span<const int32_t> src, dst, label;
+
+  /// Where the arcs that start at the source of arc `a` end.
+  int32_t end(int32_t a) const {
+    const auto count = static_cast<int32_t>(src.size());
+    const int32_t from = src[a];
+    for (++a; a + kMany <= count; a += kMany) {
+      int32_t other = 0;
+      for (int32_t k = 0; k < kMany; ++k) other |= src[a + k] ^ from;
+      if (other) break;
+    }
+    while (a < count && src[a] == from) ++a;
+    return a;
+  }
+  /// Whether the arcs [begin, end), if they are many, go where the `before` arcs in front of them
+  /// go, by the same labels.
+  bool repeats(int32_t begin, int32_t end, int32_t before) const {
+    if (end - begin != before || before < kMany) return false;
+    const auto is_same = [&](const int32_t* of) {
+      return std::equal(of + begin, of + end, of + begin - before);
+    };
+    return is_same(dst.data()) && is_same(label.data());
+  }
+
+ private:
+  static constexpr int32_t kMany = 16;
+};
+
 }  // namespace
 
 Form::Form(const Topology& topology, Side side) {
@@ -52,21 +83,24 @@ void Form::build(const Topology& topology, Side side) {
   // In most graphs all labels into a node are equal, which needs no sorting.
   constexpr int32_t kNone = -2, kMany = -3;
   std::vector<int32_t> only(num_nodes, kNone), num_out(num_nodes);
-  for (int32_t a = 0, run = 0; a < num_arcs; ++a) {
-    // Arcs mostly come by source, so that few counts have to be written.
-    if (a + 1 == num_arcs || src[a + 1] != src[a]) {
-      num_out[src[a]] += a + 1 - run;
-      run = a + 1;
+  const ArcRuns runs{src, dst, label};
+  for (int32_t a = 0, end, before = 0; a < num_arcs; a = end) {
+    end = runs.end(a);
+    num_out[src[a]] += end - a;
+    if (runs.repeats(a, end, before)) continue;
+    const size_t num_epsilons = epsilons.size();
+    for (int32_t k = a; k < end; ++k) {
+      if (label[k] == kEpsilon) {
+        epsilons.push_back(k);
+        continue;
+      }
+      int32_t& seen = only[dst[k]];
+      if (seen == kNone)
+        seen = label[k];
+      else if (seen != label[k])
+        seen = kMany;
     }
-    if (label[a] == kEpsilon) {
-      epsilons.push_back(a);
-      continue;
-    }
-    int32_t& seen = only[dst[a]];
-    if (seen == kNone)
-      seen = label[a];
-    else if (seen != label[a])
-      seen = kMany;
+    before = epsilons.size() == num_epsilons ? end - a : 0;
   }
   bool has_many = false;
   for (int32_t n = 0; n < num_nodes; ++n) has_many |= only[n] == kMany;
@@ -137,16 +171,26 @@ void Form::build(const Topology& topology, Side side) {
   out.index.resize(static_cast<size_t>(out.offset[num_values]));
   out.arc.resize(out.index.size());
   middle.assign(out.offset.begin(), out.offset.end() - 1);
-  for (int32_t a = 0; a < num_arcs;) {
-    const int32_t from = src[a];
-    int32_t& next = middle[value[from]];
-    int32_t at = next;
-    for (; a < num_arcs && src[a] == from; ++a) {
-      if (label[a] == kEpsilon) continue;
-      out.index[at] = has_many ? place_of(a) : first_place[dst[a]];
-      out.arc[at++] = a;
+  const int32_t* index_before = nullptr;
+  for (int32_t a = 0, end, before = 0; a < num_arcs; a = end) {
+    end = runs.end(a);
+    int32_t& next = middle[value[src[a]]];
+    int32_t *index = out.index.data() + next, *arc = out.arc.data() + next;
+    if (runs.repeats(a, end, before)) {
+      std::copy_n(index_before, before, index);
+      std::iota(arc, arc + before, a);
+      next += before;
+    } else {
+      int32_t count = 0;
+      for (int32_t k = a; k < end; ++k) {
+        if (label[k] == kEpsilon) continue;
+        index[count] = has_many ? place_of(k) : first_place[dst[k]];
+        arc[count++] = k;
+      }
+      next += count;
+      before = count == end - a ? count : 0;
     }
-    next = at;
+    index_before = index;
   }
   std::vector<int32_t> next(middle.begin(), middle.end());
   const auto join = [&](int32_t from, int32_t to, int32_t arc) {
@@ -246,12 +290,13 @@ void Form::find_density() {
   // Parallel arcs between two places would need the same cell of the matrix.
   std::vector<int32_t> last(num_places, -1);
   for (int32_t p = 0; p < num_places; ++p) {
-    bool is_ascending = true;
+    const int32_t* const index = out.index.data();
+    int32_t num_descents = 0;
     for (int32_t k = out.offset[p] + 1; k < middle[p]; ++k)
-      is_ascending &= out.index[k - 1] < out.index[k];
-    for (int32_t k = out.offset[p]; k < middle[p] && !is_ascending; ++k) {
-      if (last[out.index[k]] == p) return;
-      last[out.index[k]] = p;
+      num_descents += index[k - 1] >= index[k] ? 1 : 0;
+    for (int32_t k = out.offset[p]; k < middle[p] && num_descents > 0; ++k) {
+      if (last[index[k]] == p) return;
+      last[index[k]] = p;
     }
   }
   is_dense = true;

@@ -1,11 +1,11 @@
 #include "arcgrad/trellis/kernel.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "arcgrad/error.h"
 #include "arcgrad/graph.h"
+#include "arcgrad/parallel.h"
 #include "arcgrad/trellis/frames.h"
 
 namespace arcgrad::trellis {
@@ -16,36 +16,26 @@ Factor::Factor(const char* op, std::shared_ptr<const Form> graph_form, Weights g
   const auto count = static_cast<size_t>(f.num_arcs);
   mantissa.resize(count);
   exponent.resize(count);
-  // In blocks that stay in the nearest cache.
-  constexpr size_t kBlock = 512;
-  std::array<double, kBlock> plain;
-  for (size_t begin = 0; begin < count; begin += kBlock) {
-    const size_t size = std::min(kBlock, count - begin);
-    dispatch(weights.dtype(), [&](auto kind) {
-      std::ranges::copy(weights.view<decltype(kind)>().subspan(begin, size), plain.begin());
+  dispatch(weights.dtype(), [&](auto kind) {
+    const auto view = weights.view<decltype(kind)>();
+    is_unweighted = std::ranges::all_of(view, [](auto w) { return w == 0; });
+    if (is_unweighted) {
+      std::ranges::fill(mantissa, 1.0);
+      std::ranges::fill(exponent, 0.0);
+      return;
+    }
+    constexpr size_t kEnough = 50'000;  // for another thread to be worth it
+    const size_t parts = count < kEnough ? 1 : static_cast<size_t>(get_num_threads());
+    parallel_for(parts, [&](size_t part) {
+      const size_t begin = count * part / parts, size = count * (part + 1) / parts - begin;
+      if (bounded_exp(view.data() + begin, static_cast<int64_t>(size), kMaxExponent,
+                      mantissa.data() + begin, exponent.data() + begin))
+        return;
+      for (size_t k = begin; k < begin + size; ++k)
+        require(view[k] < std::numeric_limits<double>::infinity(), op, "arc ", k,
+                " of the graph has the weight ", view[k], ", but a weight must be finite or -inf");
     });
-    int64_t other = 0, bad = 0;  // as wide as the numbers, so that the loop is done in vectors
-    for (size_t k = 0; k < size; ++k) {
-      other |= plain[k] == 0.0 ? 0 : 1;
-      bad |= plain[k] < std::numeric_limits<double>::infinity() ? 0 : 1;
-    }
-    is_unweighted &= other == 0;
-    for (size_t k = 0; bad && k < size; ++k)
-      require(plain[k] < std::numeric_limits<double>::infinity(), op, "arc ", begin + k,
-              " of the graph has the weight ", plain[k], ", but a weight must be finite or -inf");
-    double *m = mantissa.data() + begin, *q = exponent.data() + begin;
-    if (other == 0) {
-      std::fill_n(m, size, 1.0);
-      std::fill_n(q, size, 0.0);
-      continue;
-    }
-    split_exp(plain.data(), static_cast<int64_t>(size), m, q);
-    for (size_t k = 0; k < size; ++k) {
-      const double high = q[k] < -kMaxExponent ? -kMaxExponent : q[k];
-      m[k] = plain[k] == -std::numeric_limits<double>::infinity() ? 0.0 : m[k];
-      q[k] = high > kMaxExponent ? kMaxExponent : high;
-    }
-  }
+  });
 
   auto weight = [&](int32_t arc) {
     return arc < 0 ? Scaled::one() : Scaled{mantissa[arc], exponent[arc]};
