@@ -103,7 +103,7 @@ void split_exp(const double* weight, int64_t count, double* mantissa, double* ex
 template <class T>
 bool bounded_exp(const T* weight, int64_t count, double limit, double* mantissa, double* exponent) {
   return (has_avx2 ? bounded_exp_avx2<T> : bounded_exp_baseline<T>)(weight, count, limit, mantissa,
-                                                                   exponent);
+                                                                    exponent);
 }
 template bool bounded_exp(const float*, int64_t, double, double*, double*);
 template bool bounded_exp(const double*, int64_t, double, double*, double*);

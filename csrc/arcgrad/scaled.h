@@ -50,8 +50,8 @@ inline double log(const Scaled& x) {
 /// weight of -inf has exponent -inf. Uses wide vectors where the processor has them.
 void split_exp(const double* weight, int64_t count, double* mantissa, double* exponent);
 
-/// The same with exponents between -limit and limit, and mantissa 0 for a weight of -inf. False if a
-/// weight is NaN or +inf.
+/// The same with exponents between -limit and limit, and mantissa 0 for a weight of -inf. False if
+/// a weight is NaN or +inf.
 template <class T>
 bool bounded_exp(const T* weight, int64_t count, double limit, double* mantissa, double* exponent);
 

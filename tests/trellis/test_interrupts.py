@@ -84,3 +84,22 @@ assert not graph.is_grad_available()
 """
     )
     assert run_python(INTERRUPT.format(first="", work=work)).strip() == "done"
+
+
+def test_one_long_example_of_a_dense_graph_can_be_interrupted():
+    work = (
+        TIMED
+        + """
+size = 600
+nodes = np.arange(size, dtype=np.int32)
+dense = ag.Graph.from_arrays(
+    np.repeat(nodes, size), np.tile(nodes, size), np.tile(nodes, size), start=[0], accept=nodes
+)
+zeros = np.broadcast_to(np.zeros(size, np.float32), (1_000_000, size))
+product = ag.intersect(dense, ag.linear_graph(1_000_000, size, zeros, copy=False))
+with ag.no_grad():
+    seconds = interrupted(lambda: ag.forward_score(product))
+assert seconds < 1.0, seconds
+"""
+    )
+    assert run_python(INTERRUPT.format(first="", work=work)).strip() == "done"

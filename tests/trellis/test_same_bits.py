@@ -51,6 +51,45 @@ def test_the_number_of_threads_changes_no_bit_of_a_mixed_batch(dtype, threads):
     assert found[0] == found[1] == found[2]
 
 
+def large_bigram(size, seed=0):
+    """So many arcs that the matrix product of one frame is worth several threads."""
+    nodes = np.arange(size, dtype=np.int32)
+    return ag.Graph.from_arrays(
+        np.concatenate([np.full(size, size), np.repeat(nodes, size)]),
+        np.concatenate([nodes, np.tile(nodes, size)]),
+        np.concatenate([nodes, np.tile(nodes, size)]),
+        weight=np.random.default_rng(seed).normal(size=size + size**2),
+        start=[size],
+        accept=nodes,
+    )
+
+
+@every_dtype
+@pytest.mark.parametrize("limit", [None, 0])
+def test_threads_within_a_frame_change_no_bit(dtype, limit, threads, history_limit):
+    rng = np.random.default_rng(1)
+    graph = large_bigram(341)
+    case = Case("first", graph, [rng.normal(size=(n, 341)) for n in (300, 40, 1, 0)])
+    if limit is not None:
+        history_limit(limit)
+    found = []
+    for number in (1, 2, 5):
+        threads(number)
+        assert ag.explain(case.products()[0]).kernel == "dense"
+        found.append(fused(case, dtype))
+    assert same_bits(found[0], found[1])
+    assert same_bits(found[0], found[2])
+
+
+def test_a_bad_emission_is_named_when_threads_share_a_frame(threads):
+    threads(2)
+    array = np.zeros((50, 400), np.float32)
+    array[31, 7] = np.nan
+    product = ag.intersect(large_bigram(400), ag.linear_graph(50, 400, array))
+    with pytest.raises(ValueError, match="label 7 at frame 31 is nan"):
+        ag.forward_score(product)
+
+
 @every_kernel
 @every_dtype
 def test_an_example_does_not_depend_on_its_batch(kernel, dtype):

@@ -598,8 +598,7 @@ void Recursion<T>::backward(std::span<const double> deltas,
     const int64_t capacity = std::min(kOuterRows, row_of(last + 1)) * stride_;
     block_v = Block<T>(capacity + kDensePad);
     block_f = Block<T>(capacity);
-    for (Block<T>& own : scratch)
-      own = Block<T>(capacity + kOuterRows * (kPanel<T> + kOuterPad));
+    for (Block<T>& own : scratch) own = Block<T>(capacity + kOuterRows * (kPanel<T> + kOuterPad));
     std::fill_n(block_v.get() + capacity, kDensePad, T{0});
   }
   const auto add_block = [&](size_t part) {
