@@ -117,10 +117,7 @@ def against_torch(
 
 def emissions(array: Floats, *, calc_grad: bool = True) -> list[ag.Graph]:
     """One dense linear graph per example of [B, T, C], without a copy."""
-    _, length, num_labels = array.shape
-    return [
-        ag.linear_graph(length, num_labels, part, calc_grad=calc_grad, copy=False) for part in array
-    ]
+    return ag.linear_graphs(array, calc_grad=calc_grad, copy=False)
 
 
 def log_softmax(array: npt.NDArray[np.float64]) -> Floats:

@@ -4,7 +4,6 @@
 #include <limits>
 
 namespace arcgrad::bindings {
-namespace {
 
 nb::object as_array(const char* op, const char* what, nb::handle values) {
   nb::module_ numpy = nb::module_::import_("numpy");
@@ -17,6 +16,8 @@ nb::object as_array(const char* op, const char* what, nb::handle values) {
 }
 
 std::string show(nb::handle object) { return nb::str(object).c_str(); }
+
+namespace {
 
 std::string kind_of(nb::handle array) { return show(array.attr("dtype").attr("kind")); }
 
@@ -230,6 +231,18 @@ Labels to_labels(const char* op, const char* what, nb::handle values, nb::handle
           show(array.attr("shape")));
   const nb::object wide = nb::module_::import_("numpy").attr("ascontiguousarray")(array, "int64");
   return cut(op, what, *try_int_matrix<int64_t>(wide), cuts);
+}
+
+Column to_lengths(const char* op, nb::handle lengths, int64_t batch, int64_t frames) {
+  if (lengths.is_none()) return {};
+  Column counts = to_ints(op, "lengths", lengths);
+  require(static_cast<int64_t>(counts.size()) == batch, op,
+          "there must be one length per example, ", batch, " in all, but there are ",
+          counts.size());
+  for (size_t i = 0; i < counts.size(); ++i)
+    require(counts[i] >= 0 && counts[i] <= frames, op, "a length must be between 0 and ", frames,
+            ", the number of frames, but that of example ", i, " is ", counts[i]);
+  return counts;
 }
 
 Weights to_weights(const char* op, nb::handle values, std::optional<DType> dtype) {

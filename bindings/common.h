@@ -39,8 +39,14 @@ DType to_dtype(const char* op, nb::handle dtype);
 nb::object from_dtype(DType dtype);
 /// A whole number that fits an int32.
 int32_t to_int32(const char* op, const char* what, int64_t value);
+/// str() of an object, for messages.
+std::string show(nb::handle object);
+/// Whatever numpy.asarray() understands.
+nb::object as_array(const char* op, const char* what, nb::handle values);
 /// A one-dimensional array-like of whole numbers.
 Column to_ints(const char* op, const char* what, nb::handle values);
+/// How many of `frames` frames each of `batch` examples has, or none if that is None.
+Column to_lengths(const char* op, nb::handle lengths, int64_t batch, int64_t frames);
 /// Sequences of labels as Python passes them: one, or several, and then as a list of sequences, as
 /// the rows of a matrix, or one after the other.
 struct Labels {

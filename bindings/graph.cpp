@@ -3,6 +3,7 @@
 #include <nanobind/stl/tuple.h>
 
 #include <algorithm>
+#include <array>
 
 #include "common.h"
 
@@ -176,10 +177,76 @@ Graph make_linear(int64_t frames, int64_t labels, nb::handle weights, bool calc_
   const auto shape = nb::cast<nb::tuple>(nb::module_::import_("numpy").attr("shape")(weights));
   require(shape.size() == 1 || shape.equal(nb::make_tuple(t, c)), op,
           "the weights must have the shape (", t, ", ", c,
-          "), or one dimension, but their shape is ", nb::str(nb::handle(shape)).c_str());
+          "), or one dimension, but their shape is ", show(shape));
   require(copy || !kind || *kind == given.dtype(), op,
           "weights that are not copied keep their dtype, but another one was asked for");
   return {std::make_shared<Topology>(t, c), std::move(given), calc_grad};
+}
+
+std::vector<Graph> make_linears(nb::handle weights, nb::handle lengths, bool calc_grad,
+                                nb::handle dtype, bool copy) {
+  const char* op = "linear_graphs";
+  std::optional<DType> kind;
+  if (!dtype.is_none()) kind = to_dtype(op, dtype);
+  nb::object array = nb::borrow(weights);
+  nb::ndarray<nb::ro, nb::device::cpu> view;
+  if (!nb::ndarray_check(array) || !nb::try_cast(array, view, false)) {
+    array = as_array(op, "weights", weights);
+    if (!nb::try_cast(array, view, false)) {
+      to_weights(op, array, kind);  // throws unless it holds numbers, such as of foreign byte order
+      require(copy, op, "weights that are not copied must be float32 or float64, but they are ",
+              show(array.attr("dtype")));
+      array = array.attr("astype")("float64");
+      view = nb::cast<decltype(view)>(array);
+    }
+  }
+  if (view.ndim() != 3)
+    fail(op, "the weights must have the shape (examples, frames, labels), but their shape is ",
+         show(array.attr("shape")));
+  const auto batch = static_cast<int64_t>(view.shape(0));
+  const auto frames = static_cast<int64_t>(view.shape(1));
+  const auto labels = static_cast<int64_t>(view.shape(2));
+  require_size(op, "labels", labels);
+  require_size(op, "nodes", frames + 1);
+  require_size(op, "arcs", frames * labels);
+  const Column counts = to_lengths(op, lengths, batch, frames);
+  // One copy of all, or none, of which each graph borrows its part.
+  std::array<int64_t, 3> strides{frames * labels, labels, 1};
+  std::shared_ptr<const void> owner;
+  const char* data = nullptr;
+  DType type;
+  if (copy) {
+    const Weights all = to_weights(op, weights, kind);
+    owner = all.owner();
+    data = static_cast<const char*>(all.data());
+    type = all.dtype();
+  } else {
+    const bool is_double = view.dtype() == nb::dtype<double>();
+    if (!is_double && view.dtype() != nb::dtype<float>())
+      fail(op, "weights that are not copied must be float32 or float64, but they are ",
+           show(array.attr("dtype")));
+    type = is_double ? DType::float64 : DType::float32;
+    require(!kind || *kind == type, op,
+            "weights that are not copied keep their dtype, but another one was asked for");
+    require(reinterpret_cast<uintptr_t>(view.data()) % view.itemsize() == 0, op,
+            "weights that are not copied must be aligned in memory, but they are not");
+    strides = {view.stride(0), view.stride(1), view.stride(2)};
+    owner = hold(array);
+    data = static_cast<const char*>(view.data());
+  }
+  const int64_t size = type == DType::float64 ? sizeof(double) : sizeof(float);
+  std::vector<Graph> out;
+  out.reserve(static_cast<size_t>(batch));
+  for (int64_t i = 0; i < batch; ++i) {
+    const auto count = static_cast<int32_t>(counts.empty() ? frames : counts[i]);
+    Weights own = count * labels == 0
+                      ? Weights::zeros(0, type)
+                      : Weights::borrow(owner, data + i * strides[0] * size,
+                                        {count, labels, strides[1], strides[2]}, type);
+    out.emplace_back(std::make_shared<Topology>(count, static_cast<int32_t>(labels)),
+                     std::move(own), calc_grad);
+  }
+  return out;
 }
 
 }  // namespace
@@ -489,6 +556,26 @@ Args:
 >>> g = ag.linear_graph(2, 3)
 >>> g.num_nodes(), g.num_arcs(), g.labels_to_list()
 (3, 6, [0, 1, 2, 0, 1, 2])
+)");
+  m.def("linear_graphs", &make_linears, "weights"_a, "lengths"_a = nb::none(), nb::kw_only(),
+        "calc_grad"_a = true, "dtype"_a = nb::none(), "copy"_a = true, R"(
+The dense linear graphs of a batch: a list with one :func:`linear_graph` per example.
+
+Args:
+    weights: An array of shape ``(examples, frames, labels)``.
+    lengths: How many frames each example has; the others are padding. By default all.
+    calc_grad: Whether backward computes gradients for these graphs.
+    dtype: By default that of the weights.
+    copy: With False, the weights are a float array with any strides that is used without a copy. It
+        must not be changed while results are in use.
+
+Raises:
+    ValueError: If the array has not three dimensions, or a length does not fit it.
+
+>>> import arcgrad as ag, numpy as np
+>>> batch = ag.linear_graphs(np.zeros((2, 5, 3), np.float32), lengths=[5, 4])
+>>> [g.num_arcs() for g in batch]
+[15, 12]
 )");
   m.def(
       "scalar_graph",

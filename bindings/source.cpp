@@ -50,16 +50,7 @@ std::vector<Graph> borrow_emissions(nb::handle owner, uintptr_t address, bool is
   const bool is_time_major = batch > 1 && strides[2] == 1 && strides[0] == labels;
   source->leaf_stride = is_time_major ? labels : frames * labels;
   source->row_stride = is_time_major ? batch * labels : labels;
-  Column counts;
-  if (!lengths.is_none()) {
-    counts = to_ints(op, "lengths", lengths);
-    require(static_cast<int64_t>(counts.size()) == batch, op,
-            "there must be one length per example, ", batch, " in all, but there are ",
-            counts.size());
-    for (size_t i = 0; i < counts.size(); ++i)
-      require(counts[i] >= 0 && counts[i] <= frames, op, "a length must be between 0 and ", frames,
-              ", the number of frames, but that of example ", i, " is ", counts[i]);
-  }
+  const Column counts = to_lengths(op, lengths, batch, frames);
   std::vector<Weights> weights;
   weights.reserve(static_cast<size_t>(batch));
   for (int64_t b = 0; b < batch; ++b) {

@@ -631,6 +631,13 @@ OPS = [
         **no_tape,
     ),
     Op(
+        "linear_graphs",
+        lambda values: ag.linear_graphs(np.reshape(values, (1, -1, 2)), dtype="float64")[0],
+        lambda values: linear_graph(len(values), 2, values),
+        one(st.lists(st.tuples(grid(), grid()), max_size=3)),
+        **no_tape,
+    ),
+    Op(
         "scalar_graph",
         ag.scalar_graph,
         lambda weight: collect([(EMPTY, weight)]),

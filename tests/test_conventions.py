@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 
 # Public functions that are no ops: they compare, build, differentiate, schedule, or use files.
 COMPARE = {"equal", "isomorphic", "rand_equivalent"}
-BUILD = {"linear_graph", "scalar_graph", "chain_graph"}
+BUILD = {"linear_graph", "linear_graphs", "scalar_graph", "chain_graph"}
 NOT_OPS = {
     *("backward", "grad", "hvp", "no_grad", "is_grad_enabled"),
     *("set_num_threads", "get_num_threads", "parallel_for"),

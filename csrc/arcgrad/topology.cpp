@@ -157,6 +157,9 @@ Topology::Topology(int32_t frames, int32_t labels) : dense_(Dense{frames, labels
   arrays_.accept = {frames};
 }
 
+Topology::Topology(Arrays arrays, std::unique_ptr<const ArcRule> rule)
+    : arrays_(std::move(arrays)), rule_(std::move(rule)) {}
+
 Topology::Topology(std::shared_ptr<const Topology> base, Change change)
     : base_(std::move(base)), change_(change) {
   // Bases do not pile up: that of a base takes its place.
@@ -189,6 +192,7 @@ const Arrays& Topology::arrays() const {
           arrays_.ilabel[a] = c;
         }
     });
+  if (rule_) std::call_once(arrays_once_, [this] { rule_->make(arrays_); });
   if (base_)
     std::call_once(arrays_once_, [this] {
       auto copy = [](std::span<const int32_t> from, Column& to) {
@@ -209,7 +213,7 @@ Topology::Derived& Topology::derived() const {
 
 bool Topology::is_acceptor() const {
   if (base_) return change_.ilabel == change_.olabel || base_->is_acceptor();
-  if (dense_ || arrays_.olabel.empty()) return true;
+  if (dense_ || rule_ || arrays_.olabel.empty()) return true;
   return derived().is_acceptor.get([this] { return arrays_.ilabel == arrays_.olabel; });
 }
 
@@ -274,12 +278,13 @@ const Order& Topology::order() const {
 const std::shared_ptr<const trellis::Form>& Topology::form(Side side) const {
   if (is_acceptor()) side = Side::input;
   return derived().form[static_cast<int>(side)].get(
-      [&] { return std::make_shared<const trellis::Form>(*this, side); });
+      [&] { return rule_ ? rule_->form() : std::make_shared<const trellis::Form>(*this, side); });
 }
 
 Arrays Topology::release() && {
   arrays();
   dense_.reset();
+  rule_.reset();
   base_.reset();
   return std::move(arrays_);
 }

@@ -66,6 +66,18 @@ struct Arrays {
   Column src, dst, ilabel, olabel;
 };
 
+/// Arcs that follow from something smaller, and are made only if somebody looks at them. Each has
+/// one label for both sides.
+class ArcRule {
+ public:
+  virtual ~ArcRule() = default;
+  virtual int32_t num_arcs() const = 0;
+  /// Sets the columns of the arcs.
+  virtual void make(Arrays& arrays) const = 0;
+  /// What Topology::form() is, found without the arcs.
+  virtual std::shared_ptr<const trellis::Form> form() const = 0;
+};
+
 /// Nodes, arcs and labels, without weights. Immutable once shared, and safe to read from many
 /// threads: what is derived from it is computed on first need.
 class Topology {
@@ -74,6 +86,8 @@ class Topology {
   /// `frames` + 1 nodes in a row, joined by one arc per label: arc t * labels + c goes from t to
   /// t + 1 with label c. Known by its shape; the arrays are made only if asked for.
   Topology(int32_t frames, int32_t labels);
+  /// The arcs of a rule; `arrays` has all but them.
+  Topology(Arrays arrays, std::unique_ptr<const ArcRule> rule);
   /// The arcs of another topology, turned round and with other labels, whose columns it shares.
   struct Change {
     bool is_reversed = false;
@@ -93,6 +107,7 @@ class Topology {
   int32_t num_nodes() const { return dense_ ? dense_->frames + 1 : arrays_.num_nodes; }
   int32_t num_arcs() const {
     if (dense_) return dense_->frames * dense_->labels;
+    if (rule_) return rule_->num_arcs();
     return base_ ? base_->num_arcs() : static_cast<int32_t>(arrays_.src.size());
   }
   /// Start and accept nodes, ascending.
@@ -131,7 +146,7 @@ class Topology {
 
   /// For the only owner of a topology: whether nothing was derived from the arrays yet, the arrays
   /// to edit if so, and the arrays taken out if not.
-  bool is_pristine() const { return !dense_ && !base_ && !derived_; }
+  bool is_pristine() const { return !dense_ && !rule_ && !base_ && !derived_; }
   Arrays& pristine() { return arrays_; }
   Arrays release() &&;
 
@@ -161,6 +176,7 @@ class Topology {
 
   mutable Arrays arrays_;
   std::optional<Dense> dense_;
+  std::unique_ptr<const ArcRule> rule_;
   std::shared_ptr<const Topology> base_;
   Change change_;
   mutable std::once_flag arrays_once_, derived_once_;

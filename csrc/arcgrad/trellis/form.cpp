@@ -38,9 +38,12 @@ struct ArcRuns {
 
   /// Where the arcs that start at the source of arc `a` end.
   int32_t end(int32_t a) const {
-    const auto count = static_cast<int32_t>(src.size());
+    const auto count = static_cast<int32_t>(src.size()), near = std::min(a + kMany, count);
     const int32_t from = src[a];
-    for (++a; a + kMany <= count; a += kMany) {
+    do ++a;
+    while (a < near && src[a] == from);
+    if (a < near) return a;
+    for (; a + kMany <= count; a += kMany) {
       int32_t other = 0;
       for (int32_t k = 0; k < kMany; ++k) other |= src[a + k] ^ from;
       if (other) break;
@@ -207,26 +210,84 @@ void Form::build(const Topology& topology, Side side) {
   for (int32_t n : topology.start()) start.push_back(value[n]);
   for (int32_t n : topology.accept()) accept.push_back(value[n]);
 
-  slot.resize(place_label.size());
-  const int32_t top = place_label.empty() ? 0 : *std::ranges::max_element(place_label);
-  if (top < 8 * static_cast<int64_t>(place_label.size()) + 4096) {
+  set_labels(place_label);
+}
+
+void Form::set_labels(std::span<const int32_t> of_places) {
+  slot.resize(of_places.size());
+  const int32_t top = of_places.empty() ? 0 : *std::ranges::max_element(of_places);
+  if (top < 8 * static_cast<int64_t>(of_places.size()) + 4096) {
     std::vector<int32_t> at(static_cast<size_t>(top) + 1, -1);
-    for (int32_t l : place_label) at[l] = 0;
+    for (int32_t l : of_places) at[l] = 0;
     labels.reserve(static_cast<size_t>(std::ranges::count(at, 0)));
     for (int32_t l = 0; l <= top; ++l) {
       if (at[l] < 0) continue;
       at[l] = static_cast<int32_t>(labels.size());
       labels.push_back(l);
     }
-    for (size_t p = 0; p < slot.size(); ++p) slot[p] = at[place_label[p]];
+    for (size_t p = 0; p < slot.size(); ++p) slot[p] = at[of_places[p]];
   } else {
-    labels = place_label;
+    labels.assign(of_places.begin(), of_places.end());
     std::sort(labels.begin(), labels.end());
     labels.erase(std::unique(labels.begin(), labels.end()), labels.end());
     for (size_t p = 0; p < slot.size(); ++p)
       slot[p] =
-          static_cast<int32_t>(std::ranges::lower_bound(labels, place_label[p]) - labels.begin());
+          static_cast<int32_t>(std::ranges::lower_bound(labels, of_places[p]) - labels.begin());
   }
+}
+
+std::shared_ptr<const Form> Form::of_ctc(std::span<const int32_t> target, int32_t blank) {
+  const std::shared_ptr<Form> form(new Form);
+  const size_t length = target.size(), count = 2 * length + 1;
+  form->num_places = form->num_values = static_cast<int32_t>(count);
+  form->node.resize(count);
+  std::iota(form->node.begin(), form->node.end(), 0);
+  form->start = {0};
+  const int32_t last = form->num_places - 1;
+  form->accept = length == 0 ? std::vector{last} : std::vector{last - 1, last};
+
+  // Place 2i + 1 has just seen label i, the others a blank. Arcs come by the place they lead to.
+  const auto may_skip = [&](size_t i) { return i > 0 && target[i - 1] != target[i]; };
+  int32_t num_skips = 0;
+  for (size_t i = 0; i < length; ++i) num_skips += may_skip(i) ? 1 : 0;
+  form->num_arcs = 2 * form->num_places - 1 + num_skips;
+  const auto num_terms = static_cast<size_t>(form->num_arcs);
+  Rows& out = form->out;
+  out.offset.resize(count + 1);
+  out.index.resize(num_terms);
+  out.arc.resize(num_terms);
+  form->middle.resize(count);
+  std::vector<int32_t> of_places(count);
+  int32_t term = 0, arc = 0;
+  const auto add = [&](int32_t to, int32_t id) {
+    out.index[term] = to;
+    out.arc[term++] = id;
+  };
+  // `arc` is the loop of the place at hand.
+  for (size_t i = 0; i <= length; ++i) {
+    const auto p = static_cast<int32_t>(2 * i);
+    const int32_t skips = i < length && may_skip(i) ? 1 : 0;
+    of_places[p] = blank;
+    out.offset[p] = term;
+    add(p, arc);
+    if (i < length) add(p + 1, arc + skips + 1);
+    form->middle[p] = term;
+    if (i == length) break;
+    arc += skips + 2;
+    of_places[p + 1] = target[i];
+    out.offset[p + 1] = term;
+    add(p + 1, arc);
+    add(p + 2, arc + 1);
+    if (i + 1 < length && may_skip(i + 1)) add(p + 3, arc + 3);
+    form->middle[p + 1] = term;
+    arc += 2;
+  }
+  out.offset[count] = term;
+  form->offsets = {0};
+  if (length > 0) form->offsets.push_back(1);
+  if (num_skips > 0) form->offsets.push_back(2);
+  form->set_labels(of_places);
+  return form;
 }
 
 const Rows& Form::in() const {

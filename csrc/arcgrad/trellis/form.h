@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,8 @@ struct Rows {
 ///     first)
 struct Form {
   Form(const Topology& topology, Side side);
+  /// That of the alignments of a target under connectionist temporal classification.
+  static std::shared_ptr<const Form> of_ctc(std::span<const int32_t> target, int32_t blank);
 
   int32_t num_places = 0, num_values = 0, num_arcs = 0;
   /// The distinct labels of places, ascending, and for each place the position of its label there.
@@ -65,11 +68,14 @@ struct Form {
   double occupancy(int32_t frames) const;
 
  private:
+  Form() = default;
   mutable std::once_flag in_once_;
   mutable Rows in_;
   std::vector<bool> is_entered_;
 
   void build(const Topology& topology, Side side);
+  /// Sets `labels` and `slot`.
+  void set_labels(std::span<const int32_t> of_places);
   bool has_inner_sums() const;
   void find_offsets();
   void find_density();
