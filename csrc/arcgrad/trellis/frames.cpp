@@ -69,7 +69,8 @@ void Frames::sum_frames(size_t i) {
     if (t % kFramesPerPoll == 0) poll_interrupt();
     const T* const frame = frame_of(view, t, scratch);
     const T* const next = data + std::min(t + 1, view.frames - 1) * view.row_stride;
-    const FrameSum<T> s = steps.sum(frame, view.labels, guess, next);
+    FrameSum<T> s;
+    steps.sum(frame, view.labels, guess, next, &s);
     if (s.has_bad) fail_bad(view, t, frame);
     sums_[i][t] = {static_cast<double>(s.scale), static_cast<double>(s.sum)};
     if (!(s.sum > T(0))) {

@@ -7,11 +7,14 @@
 namespace arcgrad::trellis {
 
 /// The sum of exp over the entries of a frame: exp(scale) * sum, with the scale near the largest.
+///
+/// The scale is the guess for the next frame, which must not wait for this frame's sum. So the two
+/// are kept apart, since compilers write numbers that lie side by side together.
 template <class T>
 struct FrameSum {
   T scale;
-  T sum;
   bool has_bad;  // NaN or +inf was met
+  T sum;
 };
 
 /// Loops over the `count` entries of one frame, which lie next to each other. Where rows may lie
@@ -19,7 +22,7 @@ struct FrameSum {
 template <class T>
 struct FrameSteps {
   /// A good guess of the scale, such as that of the frame before, saves a look at the entries.
-  FrameSum<T> (*sum)(const T* frame, int64_t count, T guess, const T* next);
+  void (*sum)(const T* frame, int64_t count, T guess, const T* next, FrameSum<T>* out);
   /// Sets `gradient` to `factor` * exp(entry - scale), or adds that.
   using Spread = void(const T* frame, int64_t count, T scale, T factor, T* gradient, const T* next);
   Spread* set;
@@ -127,7 +130,13 @@ ARCGRAD_INLINE void for_each(const T* frame, int64_t count, const T* next, Each 
     prefetch_round(next + k);
     for (int u = 0; u < kUnroll; ++u) f(u, load<F>(frame + k + u * kWidth));
   }
-  for (int u = 0; k + kWidth <= count; k += kWidth, ++u) f(u, load<F>(frame + k));
+  // With a known number of steps, so that what `f` keeps for each `u` stays in registers.
+#pragma GCC unroll 4
+  for (int u = 0; u < kUnroll - 1; ++u) {
+    if (k + kWidth > count) break;
+    f(u, load<F>(frame + k));
+    k += kWidth;
+  }
   if (k < count) f(kUnroll - 1, load_rest(frame, count, -T(__builtin_inf())));
 }
 
@@ -147,14 +156,75 @@ template <class T>
 inline constexpr T kClose = 8;
 
 template <class T>
-FrameSum<T> sum(const T* frame, int64_t count, T guess, const T* next) {
+ARCGRAD_INLINE T largest_lane(typename L<T>::F lanes) {
+  return fold<T>(lanes, [](auto a, auto b) { return a > b ? a : b; });
+}
+template <class T>
+ARCGRAD_INLINE T sum_of_lanes(typename L<T>::F lanes) {
+  return fold<T>(lanes, [](auto a, auto b) { return a + b; });
+}
+
+/// Sets `out` from the largest entry and the sum that the guess gave, or `again(scale)` if that was
+/// not close. A guess that is so wrong that sums could overflow is seen by the largest entry.
+template <class T, class Again>
+ARCGRAD_INLINE void set_sum(bool has_bad, T largest_entry, typename L<T>::F sums, T guess,
+                            Again again, FrameSum<T>* __restrict out) {
+  constexpr T kNone = -T(__builtin_inf());
+  out->has_bad = has_bad;
+  if (has_bad || largest_entry == kNone) {
+    out->scale = kNone;
+    out->sum = 0;
+  } else if (largest_entry - guess < kClose<T> && guess - largest_entry < kClose<T>) {
+    out->scale = guess;
+    out->sum = sum_of_lanes<T>(sums);
+  } else {
+    out->scale = largest_entry;
+    out->sum = sum_of_lanes<T>(again(largest_entry));
+  }
+}
+
+/// A frame of `N` vectors, the last of which may be less than full.
+template <class T, int N>
+ARCGRAD_INLINE void sum_few(const T* frame, int64_t count, T guess, FrameSum<T>* __restrict out) {
+  using F = typename L<T>::F;
+  F w[N];
+  for (int i = 0; i < N - 1; ++i) w[i] = load<F>(frame + i * kWidth);
+  w[N - 1] = count == N * kWidth ? load<F>(frame + (N - 1) * kWidth)
+                                 : load_rest(frame, count, -T(__builtin_inf()));
+  F top = w[0];
+  auto bad = bad_lanes<L<T>>(w[0]);
+  for (int i = 1; i < N; ++i) {
+    top = larger(top, w[i]);
+    bad |= bad_lanes<L<T>>(w[i]);
+  }
+  const auto sums = [&](T scale) {
+    F all = term(w[0] - scale);
+    for (int i = 1; i < N; ++i) all += term(w[i] - scale);
+    return all;
+  };
+  set_sum<T>(lane_bits(bad) != 0, largest_lane<T>(top), sums(guess), guess, sums, out);
+}
+
+template <class T>
+void sum(const T* frame, int64_t count, T guess, const T* next, FrameSum<T>* __restrict out) {
   using F = typename L<T>::F;
   using I = typename L<T>::I;
-  constexpr T kNone = -T(__builtin_inf());
+  if (count > 0 && count <= kRound) {
+    switch ((count + kWidth - 1) / kWidth) {
+      case 1:
+        return sum_few<T, 1>(frame, count, guess, out);
+      case 2:
+        return sum_few<T, 2>(frame, count, guess, out);
+      case 3:
+        return sum_few<T, 3>(frame, count, guess, out);
+      default:
+        return sum_few<T, 4>(frame, count, guess, out);
+    }
+  }
   F top[kUnroll], sums[kUnroll];
   I bad{};
   for (int u = 0; u < kUnroll; ++u) {
-    top[u] = F{} + kNone;
+    top[u] = F{} - T(__builtin_inf());
     sums[u] = F{};
   }
   for_each(frame, count, next, [&](int u, F w) {
@@ -162,19 +232,14 @@ FrameSum<T> sum(const T* frame, int64_t count, T guess, const T* next) {
     top[u] = larger(top[u], w);
     sums[u] += term(w - guess);
   });
-  const T largest_entry = fold<T>(larger(larger(top[0], top[1]), larger(top[2], top[3])),
-                                  [](auto a, auto b) { return a > b ? a : b; });
-  if (lane_bits(bad) != 0) return {largest_entry, T(0), true};
-  if (largest_entry == kNone) return {kNone, T(0), false};
-  // A guess that is so wrong that sums could overflow is seen by the largest entry.
-  T scale = guess;
-  if (!(largest_entry - guess < kClose<T> && guess - largest_entry < kClose<T>)) {
-    scale = largest_entry;
+  const auto all = [&] { return (sums[0] + sums[1]) + (sums[2] + sums[3]); };
+  const auto again = [&](T scale) {
     for (int u = 0; u < kUnroll; ++u) sums[u] = F{};
     for_each(frame, count, frame, [&](int u, F w) { sums[u] += term(w - scale); });
-  }
-  const F all = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-  return {scale, fold<T>(all, [](auto a, auto b) { return a + b; }), false};
+    return all();
+  };
+  const F highest = larger(larger(top[0], top[1]), larger(top[2], top[3]));
+  set_sum<T>(lane_bits(bad) != 0, largest_lane<T>(highest), all(), guess, again, out);
 }
 
 template <class T, bool kAdd>
