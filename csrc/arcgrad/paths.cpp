@@ -1,22 +1,28 @@
 #include "arcgrad/paths.h"
 
 #include <numeric>
+#include <utility>
 
 namespace arcgrad {
 
-Arrays path_arrays(const Topology& topology, std::span<const int32_t> arcs) {
-  const auto length = static_cast<int32_t>(arcs.size());
-  Arrays out{length + 1, {0}, {length}, {}, {}, {}, {}};
-  out.src.resize(arcs.size());
-  out.dst.resize(arcs.size());
+Arrays chain_arrays(Column labels) {
+  const auto length = static_cast<int32_t>(labels.size());
+  Arrays out{length + 1, {0}, {length}, {}, {}, std::move(labels), {}};
+  out.src.resize(out.ilabel.size());
+  out.dst.resize(out.ilabel.size());
   std::iota(out.src.begin(), out.src.end(), 0);
   std::iota(out.dst.begin(), out.dst.end(), 1);
-  auto copy = [&](std::span<const int32_t> from, Column& to) {
-    to.resize(arcs.size());
-    for (size_t k = 0; k < arcs.size(); ++k) to[k] = from[arcs[k]];
+  return out;
+}
+
+Arrays path_arrays(const Topology& topology, std::span<const int32_t> arcs) {
+  const auto labels = [&](std::span<const int32_t> from) {
+    Column out(arcs.size());
+    for (size_t k = 0; k < arcs.size(); ++k) out[k] = from[arcs[k]];
+    return out;
   };
-  copy(topology.ilabel(), out.ilabel);
-  if (!topology.is_acceptor()) copy(topology.olabel(), out.olabel);
+  Arrays out = chain_arrays(labels(topology.ilabel()));
+  if (!topology.is_acceptor()) out.olabel = labels(topology.olabel());
   return out;
 }
 

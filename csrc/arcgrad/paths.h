@@ -7,6 +7,8 @@
 
 namespace arcgrad {
 
+/// A chain with these labels on both sides.
+Arrays chain_arrays(Column labels);
 /// A chain with the labels of these arcs.
 Arrays path_arrays(const Topology& topology, std::span<const int32_t> arcs);
 

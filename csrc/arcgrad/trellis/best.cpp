@@ -91,7 +91,8 @@ class Tables {
       terms_weight_[static_cast<int64_t>(at[to - from + reach_before]) * padded + from] = w;
     });
     offsets_ = form.offsets;
-    diagonals = {padded, count, offsets_.data(), terms_weight_.data(), 0, nullptr, nullptr};
+    diagonals = {padded, 0, 0, 0, 0, count, offsets_.data(), terms_weight_.data(), 0,
+                 nullptr, nullptr};
     if (is_plain) is_plain = make_masks();
   }
 
@@ -216,6 +217,7 @@ class Recursion {
     if (tables.kind == Kind::diagonals) {
       scratch_ = Block<double>(num_emissions_);
       std::fill_n(scratch_.get(), num_emissions_, kNegInf);
+      find_ends();
       diagonals_ = tables.diagonals;
       diagonals_.scratch = scratch_.get() + before_;
       step_diagonals_ =
@@ -260,6 +262,7 @@ class Recursion {
 
   /// The row with `left` frames left, from the one with a frame less.
   void advance(int32_t left, const double* before, double* row) {
+    if (tables_.kind == Kind::diagonals) find_window(left);
     if (tables_.kind == Kind::terms) {
       for (size_t i = 0; i < examples_.size(); ++i) read_slots(left, i);
     } else {
@@ -276,6 +279,43 @@ class Recursion {
   }
 
  private:
+  /// Sets which places matter after the frames before the `left` last: those that can be reached
+  /// from a start, and from which the end can be.
+  void find_window(int32_t left) {
+    const Form& form = tables_.form;
+    BestDiagonals<T>& d = diagonals_;
+    d.begin = d.to_begin = 0;
+    d.end = d.to_end = d.padded;
+    const int64_t done = examples_[0]->frames - left;
+    if (done == 0) return;  // sums that are starts may lead to any place
+    const int64_t least = form.offsets.front(), most = form.offsets.back();
+    const int64_t low = std::max(first_.low + (done - 1) * least, last_.low - left * most);
+    const int64_t high = std::min(first_.high + (done - 1) * most, last_.high - left * least);
+    const auto block_of = [&](int64_t place) {
+      return static_cast<int32_t>(std::clamp<int64_t>(place, 0, d.padded) / kBestBlock *
+                                  kBestBlock);
+    };
+    d.begin = block_of(low);
+    d.end = std::max(block_of(high + kBestBlock - 1), d.begin);
+    d.to_begin = block_of(d.begin + least);
+    d.to_end = std::max(block_of(d.end + most + kBestBlock - 1), d.to_begin);
+  }
+
+  /// The places that arcs out of the starts lead to, and those that may be the last.
+  void find_ends() {
+    const Form& form = tables_.form;
+    const auto include = [](Window& window, int32_t p) {
+      window.low = std::min<int64_t>(window.low, p);
+      window.high = std::max<int64_t>(window.high, p + 1);
+    };
+    first_ = last_ = {form.num_places, 0};
+    for (int32_t v : form.start)
+      for (int32_t k = form.out.offset[v]; k < form.out.offset[v + 1]; ++k)
+        if (form.out.index[k] < form.num_places) include(first_, form.out.index[k]);
+    for (int32_t p = 0; p < form.num_places; ++p)
+      if (tables_.is_accept[p] || form.middle[p] < form.out.offset[p + 1]) include(last_, p);
+  }
+
   /// In these forms a sum leads to a place only if it is a start that nothing enters, so that sums
   /// matter in the first and the last row.
   void finish_sums(int32_t left, const double* before, double* row) const {
@@ -301,14 +341,25 @@ class Recursion {
   void read_places(int32_t left) {
     const Emissions& example = *examples_[0];
     T* to = emissions_.get() + before_;
+    int32_t begin = 0, end = tables_.padded;
+    // A look at all labels of a frame is faster than reading those of places that do not matter.
+    const bool is_short = example.col_stride == 1 && example.labels <= 4 * tables_.padded;
+    if (tables_.kind == Kind::diagonals && is_short) {
+      begin = diagonals_.to_begin;
+      end = diagonals_.to_end;
+    }
     if (missing_.size() < static_cast<size_t>(tables_.form.num_places)) {
       const int64_t at = (example.frames - left) * example.row_stride;
+      const auto read_as = [&](const auto* frame, auto read, auto is_bad) {
+        read(frame, from_.data(), begin, end, to);
+        if (end - begin < tables_.padded) has_bad_ |= is_bad(frame, example.labels);
+      };
       if (example.dtype == DType::float32)
-        steps_.read_float(static_cast<const float*>(example.data) + at, from_.data(),
-                          tables_.padded, to);
+        read_as(static_cast<const float*>(example.data) + at, steps_.read_float,
+                steps_.is_bad_float);
       else
-        steps_.read_double(static_cast<const double*>(example.data) + at, from_.data(),
-                           tables_.padded, to);
+        read_as(static_cast<const double*>(example.data) + at, steps_.read_double,
+                steps_.is_bad_double);
     }
     for (int32_t p : missing_) to[p] = -std::numeric_limits<T>::infinity();
   }
@@ -343,6 +394,10 @@ class Recursion {
   std::vector<int32_t> missing_;
   bool has_bad_ = false;
   BestDiagonals<T> diagonals_ = {};
+  struct Window {
+    int64_t low, high;
+  };
+  Window first_{}, last_{};
   BestTerms<T> terms_ = {};
   BestStepOf<BestDiagonals<T>, T> step_diagonals_ = nullptr;
   BestStepOf<BestTerms<T>, T> step_terms_ = nullptr;
@@ -456,7 +511,10 @@ class Solver {
       cursor.value = out.index[first.term()];
       if (first.takes_frame()) --cursor.left;
       // A place may lead on to the sum of its node without an arc.
-      if (first.arc() >= 0) steps.push_back({first.arc(), first.takes_frame() ? frame : -1});
+      if (first.arc() >= 0 && first.takes_frame())
+        steps.push_back({first.arc(), frame, form.labels[form.slot[cursor.value]]});
+      else if (first.arc() >= 0)
+        steps.push_back({first.arc(), -1, kEpsilon});
     }
   }
 

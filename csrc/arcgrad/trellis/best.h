@@ -15,6 +15,7 @@ namespace arcgrad::trellis {
 struct BestStep {
   int32_t arc;    // of the graph
   int32_t frame;  // that it consumes; -1 for an epsilon arc
+  int32_t label;  // on the side of the emissions
 };
 
 struct BestAlignment {

@@ -21,6 +21,9 @@ inline constexpr int32_t kMostPlain = 3;
 template <class T>
 struct BestDiagonals {
   int32_t padded;  // number of places, filled up
+  /// The places whose scores are wanted, and those that arcs lead to from there, each up to but not
+  /// including the second, in blocks. Others have the score -inf.
+  int32_t begin, end, to_begin, to_end;
   int32_t count;
   const int32_t* offset;  // of each diagonal: value of the destination minus that of the source
   const T* weight;        // [count, padded], -inf where there is no arc
@@ -58,9 +61,12 @@ using BestStepOf = bool (*)(const Arcs& arcs, const double* before, const T* emi
 
 template <class T>
 struct BestSteps {
-  /// Reads entry from[p] of a frame for each place p.
-  void (*read_float)(const float* frame, const int64_t* from, int32_t padded, T* to);
-  void (*read_double)(const double* frame, const int64_t* from, int32_t padded, T* to);
+  /// Reads entry from[p] of a frame for each place p from `begin` up to `end`.
+  void (*read_float)(const float* frame, const int64_t* from, int32_t begin, int32_t end, T* to);
+  void (*read_double)(const double* frame, const int64_t* from, int32_t begin, int32_t end, T* to);
+  /// Whether one of so many numbers is NaN or +inf.
+  bool (*is_bad_float)(const float* from, int64_t count);
+  bool (*is_bad_double)(const double* from, int64_t count);
   // Along the places, with one emission per place.
   BestStepOf<BestDiagonals<T>, T> diagonals[kMostDiagonals + 1];                    // by count
   BestStepOf<BestDiagonals<T>, T> plain_diagonals[kMostPlain + 1][kMostPlain + 1];  // full, others
@@ -140,7 +146,7 @@ ARCGRAD_INLINE Scores<W> impossible() {
 }
 
 template <class T>
-ARCGRAD_INLINE bool has_bad(const T* from, int64_t count) {
+bool has_bad(const T* from, int64_t count) {
   int32_t bad = 0;
   for (int64_t i = 0; i < count; ++i) bad |= from[i] < static_cast<T>(__builtin_inf()) ? 0 : 1;
   return bad != 0;
@@ -148,11 +154,18 @@ ARCGRAD_INLINE bool has_bad(const T* from, int64_t count) {
 
 /// Vectors are put together before they are stored, as they are loaded again at once.
 template <class E, class T>
-void read(const E* frame, const int64_t* from, int32_t padded, T* to) {
+void read(const E* frame, const int64_t* from, int32_t begin, int32_t end, T* to) {
   typedef T V __attribute__((vector_size(kBestBlock * sizeof(T))));
-  for (int64_t p = 0; p < padded; p += kBestBlock)
+  for (int64_t p = begin; p < end; p += kBestBlock)
     store(to + p, V{static_cast<T>(frame[from[p]]), static_cast<T>(frame[from[p + 1]]),
                     static_cast<T>(frame[from[p + 2]]), static_cast<T>(frame[from[p + 3]])});
+}
+
+/// The scores of places that are not wanted.
+template <class T>
+ARCGRAD_INLINE void fill_others(const BestDiagonals<T>& arcs, double* row) {
+  for (int64_t p = 0; p < arcs.begin; p += kWidth) store(row + p, impossible<kWidth>());
+  for (int64_t p = arcs.end; p < arcs.padded; p += kWidth) store(row + p, impossible<kWidth>());
 }
 
 template <class T, int kCount>
@@ -161,7 +174,8 @@ bool diagonals(const BestDiagonals<T>& arcs, const double* before, const T* emis
   constexpr int W = kWidth;
   const int64_t padded = arcs.padded;
   double* __restrict scores = arcs.scratch;
-  for (int64_t p = 0; p < padded; p += W) store(scores + p, load<Scores<W>>(before + p));
+  for (int64_t p = arcs.to_begin; p < arcs.to_end; p += W)
+    store(scores + p, load<Scores<W>>(before + p));
   const T *weight[kCount], *emission[kCount];
   const double* score[kCount];
   for (int d = 0; d < kCount; ++d) {
@@ -169,14 +183,15 @@ bool diagonals(const BestDiagonals<T>& arcs, const double* before, const T* emis
     emission[d] = emissions + arcs.offset[d];
     score[d] = scores + arcs.offset[d];
   }
-  for (int64_t p = 0; p < padded; p += W) {
+  fill_others(arcs, row);
+  for (int64_t p = arcs.begin; p < arcs.end; p += W) {
     Scores<W> best = impossible<W>();
     for (int d = 0; d < kCount; ++d)
       best = larger(load_arcs<T, W>(weight[d] + p, emission[d] + p) + load<Scores<W>>(score[d] + p),
                     best);
     store(row + p, best);
   }
-  return has_bad(emissions, padded);
+  return has_bad(emissions + arcs.to_begin, arcs.to_end - arcs.to_begin);
 }
 
 template <class T, int kFull, int kOthers>
@@ -188,7 +203,7 @@ bool plain_diagonals(const BestDiagonals<T>& arcs, const double* before, const T
   // A place has the same emission whichever way it is entered, so it is added once.
   double* __restrict scores = arcs.scratch;
   auto good = V{} == V{};
-  for (int64_t p = 0; p < padded; p += W) {
+  for (int64_t p = arcs.to_begin; p < arcs.to_end; p += W) {
     const V emission = load<V>(emissions + p);
     good &= emission < V{} + static_cast<T>(__builtin_inf());
     store(scores + p, load<Scores<W>>(before + p) + widen<T, W>(emission));
@@ -196,7 +211,8 @@ bool plain_diagonals(const BestDiagonals<T>& arcs, const double* before, const T
   const double *score[kCount + 1], *mask[kOthers + 1];
   for (int d = 0; d < kCount; ++d) score[d] = scores + arcs.offset[d];
   for (int d = 0; d < kOthers; ++d) mask[d] = arcs.mask + d * padded;
-  for (int64_t p = 0; p < padded; p += W) {
+  fill_others(arcs, row);
+  for (int64_t p = arcs.begin; p < arcs.end; p += W) {
     Scores<W> best = impossible<W>();
     for (int d = 0; d < kFull; ++d) best = larger(load<Scores<W>>(score[d] + p), best);
     for (int d = 0; d < kOthers; ++d)
@@ -281,6 +297,8 @@ template <class T>
 constexpr BestSteps<T> make_steps() {
   return {read<float, T>,
           read<double, T>,
+          has_bad<float>,
+          has_bad<double>,
           {nullptr, diagonals<T, 1>, diagonals<T, 2>, diagonals<T, 3>, diagonals<T, 4>,
            diagonals<T, 5>, diagonals<T, 6>},
           {{nullptr, plain_diagonals<T, 0, 1>, plain_diagonals<T, 0, 2>, plain_diagonals<T, 0, 3>},

@@ -55,11 +55,32 @@ struct BestBatch {
 
   /// The arc of the emissions that a step takes, or -1.
   int32_t emission_arc(size_t i, const BestStep& step) const {
-    if (step.frame < 0) return -1;
-    const Plan::Example& example = plan.examples[i];
-    const Product& product = *example.product.product();
-    const int32_t label = plan.graphs[example.graph].topology().label(product.side())[step.arc];
-    return step.frame * example.view.labels + label;
+    return step.frame < 0 ? -1 : step.frame * plan.examples[i].view.labels + step.label;
+  }
+
+  /// The path of an example as a graph.
+  Graph path(const char* op, size_t i) const {
+    const Graph& graph = plan.graphs[plan.examples[i].graph];
+    const std::vector<BestStep>& steps = best[i].steps;
+    std::vector<int32_t> graph_arcs(steps.size()), emission_arcs(steps.size());
+    for (size_t k = 0; k < steps.size(); ++k) {
+      graph_arcs[k] = steps[k].arc;
+      emission_arcs[k] = emission_arc(i, steps[k]);
+    }
+    Arrays chain;
+    if (best[i].start >= 0) {
+      // Beside the graph, the emissions have the matched label on both sides. The arcs of an
+      // acceptor need not be looked at.
+      const Topology& topology = graph.topology();
+      Column labels(steps.size());
+      for (size_t k = 0; k < steps.size(); ++k) labels[k] = steps[k].label;
+      chain = topology.is_acceptor() ? chain_arrays(std::move(labels))
+                                     : path_arrays(topology, graph_arcs);
+    }
+    return record_moves(op, std::move(chain),
+                        {{graph, ArcMap::gather(std::move(graph_arcs))},
+                         {plan.emissions[plan.examples[i].emissions],
+                          ArcMap::gather(std::move(emission_arcs))}});
   }
 
   Plan plan;
@@ -215,6 +236,8 @@ std::vector<Graph> viterbi_paths(const char* op, const std::vector<Graph>& graph
   if (others.size() < graphs.size()) {
     const BestBatch batch(op, graphs, true);
     const Plan& plan = batch.plan;
+    std::vector<size_t> fused;
+    int64_t num_steps = 0;
     for (size_t k = 0; k < plan.examples.size(); ++k) {
       const Plan::Example& example = plan.examples[k];
       const auto var = example.product.var();
@@ -222,23 +245,14 @@ std::vector<Graph> viterbi_paths(const char* op, const std::vector<Graph>& graph
         others.push_back(example.position);
         continue;
       }
-      const Product& product = *example.product.product();
-      if (tracks(example.product)) product.bypass();
-      const Graph &graph = plan.graphs[example.graph],
-                  &emissions = plan.emissions[example.emissions];
-      const BestAlignment& best = batch.best[k];
-      std::vector<int32_t> graph_arcs, emission_arcs;
-      for (const BestStep& step : best.steps) {
-        graph_arcs.push_back(step.arc);
-        emission_arcs.push_back(batch.emission_arc(k, step));
-      }
-      // Beside the graph, the emissions have the matched label on both sides.
-      Arrays chain;
-      if (best.start >= 0) chain = path_arrays(graph.topology(), graph_arcs);
-      out[example.position] = record_moves(op, std::move(chain),
-                                           {{graph, ArcMap::gather(std::move(graph_arcs))},
-                                            {emissions, ArcMap::gather(std::move(emission_arcs))}});
+      if (tracks(example.product)) example.product.product()->bypass();
+      fused.push_back(k);
+      num_steps += static_cast<int64_t>(batch.best[k].steps.size());
     }
+    (num_steps < kSmallBatch ? serial_for : parallel_for)(fused.size(), [&](size_t f) {
+      const Plan::Example& example = plan.examples[fused[f]];
+      out[example.position] = batch.path(op, fused[f]);
+    });
   }
   for_others(op, graphs.size(), others,
              [&](size_t i) { out[i] = viterbi_path_of_arcs(op, graphs[i]); });

@@ -433,9 +433,13 @@ class Tracer {
         first.offer(l, value < form_.num_places ? form_.slot[value] : -1, form_.out.arc[term]);
       }
       if (first.term() < 0) return;  // cannot be: the score is that of one of the arcs
-      const int32_t frame = first.takes_frame() ? example_.frames - candidate.left : -1;
-      if (first.arc() >= 0) out.steps.push_back({first.arc(), frame});
-      c = links_[first.term()].to;
+      const Link& link = links_[first.term()];
+      if (first.arc() >= 0 && first.takes_frame())
+        out.steps.push_back({first.arc(), example_.frames - candidate.left,
+                             form_.labels[form_.slot[form_.out.index[link.term]]]});
+      else if (first.arc() >= 0)
+        out.steps.push_back({first.arc(), -1, kEpsilon});
+      c = link.to;
     }
   }
 
