@@ -40,6 +40,8 @@ class Tables {
     row_size = padded + form.num_values - form.num_places;
     is_accept.resize(static_cast<size_t>(form.num_values));
     for (int32_t v : form.accept) is_accept[v] = 1;
+    label.reserve(form.slot.size());
+    for (int32_t slot : form.slot) label.push_back(form.labels[slot]);
     if (kind == Kind::diagonals)
       make_diagonals();
     else if (kind == Kind::matrix)
@@ -61,6 +63,7 @@ class Tables {
   bool is_plain;  // every weight is 0, and the loops make use of it
   int32_t padded, row_size;
   std::vector<uint8_t> is_accept;  // of each value
+  std::vector<int32_t> label;      // of each place
   /// How far beyond the places diagonals reach.
   int32_t reach_before = 0, reach_after = 0;
   // Without their scratch, and of these only the one for `kind`:
@@ -207,7 +210,7 @@ class Recursion {
       const int64_t any = form.labels.empty() ? 0 : form.labels[0] * only.col_stride;
       from_.assign(static_cast<size_t>(tables.padded), any);
       for (int32_t p = 0; p < form.num_places; ++p) {
-        const int32_t label = form.labels[form.slot[p]];
+        const int32_t label = tables.label[p];
         if (label < only.labels)
           from_[p] = label * only.col_stride;
         else
@@ -291,9 +294,9 @@ class Recursion {
     const int64_t least = form.offsets.front(), most = form.offsets.back();
     const int64_t low = std::max(first_.low + (done - 1) * least, last_.low - left * most);
     const int64_t high = std::min(first_.high + (done - 1) * most, last_.high - left * least);
+    static_assert((kBestBlock & (kBestBlock - 1)) == 0);
     const auto block_of = [&](int64_t place) {
-      return static_cast<int32_t>(std::clamp<int64_t>(place, 0, d.padded) / kBestBlock *
-                                  kBestBlock);
+      return static_cast<int32_t>(std::clamp<int64_t>(place, 0, d.padded)) & -kBestBlock;
     };
     d.begin = block_of(low);
     d.end = std::max(block_of(high + kBestBlock - 1), d.begin);
@@ -474,6 +477,9 @@ class Solver {
     }
   }
 
+  /// How many frames ahead of a path rows are asked for.
+  static constexpr int32_t kAhead = 6;
+
   /// Follows the path through this segment.
   void walk(Cursor& cursor) const {
     const Emissions& example = *examples_[cursor.lane];
@@ -493,6 +499,9 @@ class Solver {
       const double score = recursion_.score(now, v, cursor.lane);
       if (left == 0 && tables_.is_accept[v] && score == 0.0) return;
       const double* next = left > 0 ? rows_.row(left - 1) : nullptr;
+      // Paths hardly move within a few frames, and what they find decides where to look next.
+      if (tables_.kind == Kind::diagonals && left - kAhead >= rows_.begin())
+        __builtin_prefetch(rows_.row(left - kAhead) + v);
       const E* from = left > 0 ? emissions + frame * example.row_stride : nullptr;
       FirstArc first;
       for (int32_t k = out.offset[v]; k < out.offset[v + 1]; ++k) {
@@ -500,7 +509,7 @@ class Solver {
         const bool is_place = to < form.num_places;
         T weight = tables_.weight(arc);
         if (is_place) {
-          const int32_t label = form.labels[form.slot[to]];
+          const int32_t label = tables_.label[to];
           if (left == 0 || label >= example.labels) continue;
           weight += static_cast<T>(from[label * example.col_stride]);
         }
@@ -512,7 +521,7 @@ class Solver {
       if (first.takes_frame()) --cursor.left;
       // A place may lead on to the sum of its node without an arc.
       if (first.arc() >= 0 && first.takes_frame())
-        steps.push_back({first.arc(), frame, form.labels[form.slot[cursor.value]]});
+        steps.push_back({first.arc(), frame, tables_.label[cursor.value]});
       else if (first.arc() >= 0)
         steps.push_back({first.arc(), -1, kEpsilon});
     }
