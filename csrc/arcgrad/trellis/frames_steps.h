@@ -257,6 +257,8 @@ void spread(const T* frame, int64_t count, T scale, T factor, T* gradient, const
   }
   for (; k + kWidth <= count; k += kWidth) put(k);
   if (k == count) return;
+  // What is set may be set twice.
+  if (!kAdd && count > kWidth) return put(count - kWidth);
   const F g = factor * exp_of(load_rest(frame, count, -T(__builtin_inf())) - scale);
   const int skip = count > kWidth ? static_cast<int>(k + kWidth - count) : 0;
   for (int i = skip; k < count; ++k, ++i) gradient[k] = kAdd ? gradient[k] + g[i] : g[i];
