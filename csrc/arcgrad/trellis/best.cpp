@@ -94,8 +94,8 @@ class Tables {
       terms_weight_[static_cast<int64_t>(at[to - from + reach_before]) * padded + from] = w;
     });
     offsets_ = form.offsets;
-    diagonals = {padded, 0, 0, 0, 0, count, offsets_.data(), terms_weight_.data(), 0,
-                 nullptr, nullptr};
+    diagonals = {padded, 0,       0,      0, 0, count, offsets_.data(), terms_weight_.data(),
+                 0,      nullptr, nullptr};
     if (is_plain) is_plain = make_masks();
   }
 

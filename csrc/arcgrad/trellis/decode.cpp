@@ -77,10 +77,10 @@ struct BestBatch {
       chain = topology.is_acceptor() ? chain_arrays(std::move(labels))
                                      : path_arrays(topology, graph_arcs);
     }
-    return record_moves(op, std::move(chain),
-                        {{graph, ArcMap::gather(std::move(graph_arcs))},
-                         {plan.emissions[plan.examples[i].emissions],
-                          ArcMap::gather(std::move(emission_arcs))}});
+    return record_moves(
+        op, std::move(chain),
+        {{graph, ArcMap::gather(std::move(graph_arcs))},
+         {plan.emissions[plan.examples[i].emissions], ArcMap::gather(std::move(emission_arcs))}});
   }
 
   Plan plan;
