@@ -5,6 +5,7 @@ and draws the same examples in every run.
 """
 
 import os
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -34,6 +35,9 @@ settings.load_profile(profile)
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell has jobs in the background ignore it, and so would the programs that tests start.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "openfst: compares with OpenFst through pywrapfst")
     if profile == "nightly":
         import pywrapfst  # noqa: F401  (the nightly run must not skip the comparison)

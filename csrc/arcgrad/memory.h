@@ -61,32 +61,42 @@ class Block {
  public:
   Block() = default;
   explicit Block(int64_t size) : bytes_(static_cast<size_t>(size) * sizeof(T)) {
-    data_ = static_cast<T*>(bytes_ < kLarge ? ::operator new(bytes_, kCacheLine)
-                                            : allocate_large(bytes_));
+    if (bytes_ >= kLarge) {
+      data_ = static_cast<T*>(memory_ = allocate_large(bytes_));
+      return;
+    }
+    // Asked for an aligned block, malloc would take a larger one and give back what is left over.
+    memory_ = ::operator new(bytes_ + kCacheLine);
+    const auto address = reinterpret_cast<uintptr_t>(memory_);
+    data_ = reinterpret_cast<T*>((address + kCacheLine - 1) / kCacheLine * kCacheLine);
   }
   Block(int64_t size, T value) : Block(size) {
     for (int64_t i = 0; i < size; ++i) data_[i] = value;
   }
   Block(Block&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)), bytes_(other.bytes_) {}
+      : data_(std::exchange(other.data_, nullptr)),
+        memory_(std::exchange(other.memory_, nullptr)),
+        bytes_(other.bytes_) {}
   Block& operator=(Block&& other) noexcept {
     std::swap(data_, other.data_);
+    std::swap(memory_, other.memory_);
     std::swap(bytes_, other.bytes_);
     return *this;
   }
   ~Block() {
-    if (data_ && bytes_ < kLarge)
-      ::operator delete(data_, kCacheLine);
-    else if (data_)
-      free_large(data_, bytes_);
+    if (memory_ && bytes_ < kLarge)
+      ::operator delete(memory_, bytes_ + kCacheLine);
+    else if (memory_)
+      free_large(memory_, bytes_);
   }
 
   T* get() const { return data_; }
   T& operator[](int64_t i) const { return data_[i]; }
 
  private:
-  static constexpr std::align_val_t kCacheLine{64};
+  static constexpr size_t kCacheLine = 64;
   T* data_ = nullptr;
+  void* memory_ = nullptr;
   size_t bytes_ = 0;
 };
 
