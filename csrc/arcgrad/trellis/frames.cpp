@@ -109,6 +109,10 @@ void Frames::spread(size_t i, double delta, const EmissionsGrad& grad, int64_t f
   const FrameSteps<T>& steps = frame_steps<T>();
   const auto step = grad.is_unset ? steps.set : steps.add;
   const T* const data = static_cast<const T*>(view.data);
+  if (count > 0 && grad.is_unset && view.col_stride == 1 && view.labels <= kShortFrame)
+    return steps.set_rows(data + first * view.row_stride, view.row_stride, view.labels,
+                          &sums_[i][static_cast<size_t>(first)], delta, grad.row<T>(first),
+                          grad.row_stride, count);
   std::vector<T> scratch;
   for (int64_t t = first; t < first + count; ++t) {
     if (t % kFramesPerPoll == 0) poll_interrupt();

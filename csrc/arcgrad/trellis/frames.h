@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "arcgrad/graph.h"
+#include "arcgrad/trellis/frames_steps.h"
 #include "arcgrad/trellis/plan.h"
 
 namespace arcgrad::trellis {
@@ -38,9 +39,6 @@ class Frames {
                       std::span<Weights* const> grads, std::span<double> slopes) const;
 
  private:
-  struct Sum {
-    double scale, sum;
-  };
   EmissionsGrads destinations(std::span<Weights* const> grads) const;
   template <class T>
   void sum_frames(size_t i);
@@ -56,7 +54,7 @@ class Frames {
   const char* op_;
   std::vector<Graph> emissions_;
   std::vector<Emissions> views_;
-  std::vector<std::vector<Sum>> sums_;
+  std::vector<std::vector<ScaledSumOf>> sums_;
   std::vector<double> scores_;
 };
 

@@ -17,6 +17,13 @@ struct FrameSum {
   T sum;
 };
 
+/// The same as it is kept.
+struct ScaledSumOf {
+  double scale, sum;
+};
+/// Frames of up to so many entries are short.
+inline constexpr int64_t kShortFrame = 32;
+
 /// Loops over the `count` entries of one frame, which lie next to each other. Where rows may lie
 /// far apart, the loops ask for the memory of those that come `next` while they compute.
 template <class T>
@@ -27,6 +34,9 @@ struct FrameSteps {
   using Spread = void(const T* frame, int64_t count, T scale, T factor, T* gradient, const T* next);
   Spread* set;
   Spread* add;
+  /// Sets `rows` rows of short frames, with `delta` / sum for the factor.
+  void (*set_rows)(const T* frames, int64_t stride, int64_t count, const ScaledSumOf* of,
+                   double delta, T* gradients, int64_t gradient_stride, int64_t rows);
 };
 
 namespace baseline {
@@ -243,7 +253,8 @@ void sum(const T* frame, int64_t count, T guess, const T* next, FrameSum<T>* __r
 }
 
 template <class T, bool kAdd>
-void spread(const T* frame, int64_t count, T scale, T factor, T* gradient, const T* next) {
+ARCGRAD_INLINE void spread_frame(const T* frame, int64_t count, T scale, T factor, T* gradient,
+                                 const T* next) {
   using F = typename L<T>::F;
   int64_t k = 0;
   const auto put = [&](int64_t at) {
@@ -264,8 +275,21 @@ void spread(const T* frame, int64_t count, T scale, T factor, T* gradient, const
   for (int i = skip; k < count; ++k, ++i) gradient[k] = kAdd ? gradient[k] + g[i] : g[i];
 }
 
+template <class T, bool kAdd>
+void spread(const T* frame, int64_t count, T scale, T factor, T* gradient, const T* next) {
+  spread_frame<T, kAdd>(frame, count, scale, factor, gradient, next);
+}
+
 template <class T>
-inline constexpr FrameSteps<T> kSteps{sum<T>, spread<T, false>, spread<T, true>};
+void set_rows(const T* frames, int64_t stride, int64_t count, const ScaledSumOf* of, double delta,
+              T* gradients, int64_t gradient_stride, int64_t rows) {
+  for (int64_t t = 0; t < rows; ++t, frames += stride, gradients += gradient_stride)
+    spread_frame<T, false>(frames, count, static_cast<T>(of[t].scale),
+                           static_cast<T>(delta / of[t].sum), gradients, frames);
+}
+
+template <class T>
+inline constexpr FrameSteps<T> kSteps{sum<T>, spread<T, false>, spread<T, true>, set_rows<T>};
 
 }  // namespace on_frames
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "arcgrad/error.h"
 #include "arcgrad/graph.h"
@@ -9,27 +10,36 @@
 #include "arcgrad/trellis/frames.h"
 
 namespace arcgrad::trellis {
+namespace {
+
+/// The mantissas and exponents of weights that are all 0, as those of most targets are.
+constexpr size_t kFewArcs = 4096;
+const std::vector<double> ones(kFewArcs, 1.0), zeros(kFewArcs, 0.0);
+
+}  // namespace
 
 Factor::Factor(const char* op, std::shared_ptr<const Form> graph_form, Weights graph_weights)
     : form(std::move(graph_form)), weights(graph_weights.contiguous()) {
   const Form& f = *form;
   const auto count = static_cast<size_t>(f.num_arcs);
-  mantissa.resize(count);
-  exponent.resize(count);
   dispatch(weights.dtype(), [&](auto kind) {
     const auto view = weights.view<decltype(kind)>();
     is_unweighted = std::ranges::all_of(view, [](auto w) { return w == 0; });
-    if (is_unweighted) {
-      std::ranges::fill(mantissa, 1.0);
-      std::ranges::fill(exponent, 0.0);
+    if (is_unweighted && count <= kFewArcs) {
+      mantissa = std::span(ones).first(count);
+      exponent = std::span(zeros).first(count);
       return;
     }
+    own_mantissa_.resize(count);
+    own_exponent_.resize(count);
+    mantissa = own_mantissa_;
+    exponent = own_exponent_;
     constexpr size_t kEnough = 50'000;  // for another thread to be worth it
     const size_t parts = count < kEnough ? 1 : static_cast<size_t>(get_num_threads());
     parallel_for(parts, [&](size_t part) {
       const size_t begin = count * part / parts, size = count * (part + 1) / parts - begin;
       if (bounded_exp(view.data() + begin, static_cast<int64_t>(size), kMaxExponent,
-                      mantissa.data() + begin, exponent.data() + begin))
+                      own_mantissa_.data() + begin, own_exponent_.data() + begin))
         return;
       for (size_t k = begin; k < begin + size; ++k)
         require(view[k] < std::numeric_limits<double>::infinity(), op, "arc ", k,

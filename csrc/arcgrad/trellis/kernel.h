@@ -63,7 +63,7 @@ struct Factor {
   Weights weights;  // contiguous
   /// exp(weight) = mantissa * 2^exponent for each arc; a weight of -inf has mantissa 0. Exponents
   /// are whole and at most kMaxExponent in size.
-  Buffer<double> mantissa, exponent;
+  std::span<const double> mantissa, exponent;
   /// Whether every weight is 0.
   bool is_unweighted = true;
   /// The score of each value before the first frame, and from each value to the end after the last.
@@ -71,6 +71,9 @@ struct Factor {
   /// What run_dense() derives from the factor, made on first need.
   mutable std::once_flag dense_once;
   mutable std::shared_ptr<void> dense;
+
+ private:
+  Buffer<double> own_mantissa_, own_exponent_;
 };
 
 /// Weights beyond 2^22 * log(2), about 2.9 million, saturate in the recursions.
