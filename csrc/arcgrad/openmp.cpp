@@ -6,6 +6,7 @@
 #ifdef __linux__
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #endif
 
@@ -63,7 +64,7 @@ const Library* library() {
 
 bool run(int num_threads, void (*body)(void*, int), void* data) {
   // OpenMP keeps threads for each thread that has a loop: only those of the main one are shared.
-  static thread_local const bool is_main = gettid() == getpid();
+  static thread_local const bool is_main = syscall(SYS_gettid) == getpid();
   if (!is_allowed || !is_main) return false;
   const Library* openmp = library();
   // Loops of different sizes would make it end threads and start them again.
