@@ -54,7 +54,7 @@ class Frames {
   const char* op_;
   std::vector<Graph> emissions_;
   std::vector<Emissions> views_;
-  std::vector<std::vector<ScaledSumOf>> sums_;
+  std::vector<std::vector<KeptSum>> sums_;
   std::vector<double> scores_;
 };
 

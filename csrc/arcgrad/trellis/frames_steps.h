@@ -17,8 +17,8 @@ struct FrameSum {
   T sum;
 };
 
-/// The same as it is kept.
-struct ScaledSumOf {
+/// The same as gradients need it later.
+struct KeptSum {
   double scale, sum;
 };
 /// Frames of up to so many entries are short.
@@ -35,8 +35,8 @@ struct FrameSteps {
   Spread* set;
   Spread* add;
   /// Sets `rows` rows of short frames, with `delta` / sum for the factor.
-  void (*set_rows)(const T* frames, int64_t stride, int64_t count, const ScaledSumOf* of,
-                   double delta, T* gradients, int64_t gradient_stride, int64_t rows);
+  void (*set_rows)(const T* frames, int64_t stride, int64_t count, const KeptSum* of, double delta,
+                   T* gradients, int64_t gradient_stride, int64_t rows);
 };
 
 namespace baseline {
@@ -281,7 +281,7 @@ void spread(const T* frame, int64_t count, T scale, T factor, T* gradient, const
 }
 
 template <class T>
-void set_rows(const T* frames, int64_t stride, int64_t count, const ScaledSumOf* of, double delta,
+void set_rows(const T* frames, int64_t stride, int64_t count, const KeptSum* of, double delta,
               T* gradients, int64_t gradient_stride, int64_t rows) {
   for (int64_t t = 0; t < rows; ++t, frames += stride, gradients += gradient_stride)
     spread_frame<T, false>(frames, count, static_cast<T>(of[t].scale),
