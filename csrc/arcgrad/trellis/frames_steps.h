@@ -63,35 +63,23 @@ inline constexpr int kUnroll = 4;
 template <class T>
 using L = Lanes<T, kWidth>;
 
-/// exp(x) for x between -87 and 80.
-ARCGRAD_INLINE L<float>::F exp_within(L<float>::F x) {
+/// exp(x) for x of at most 80; 0 below -88, and small there in any case: about 1e-38 has no digits.
+ARCGRAD_INLINE L<float>::F exp_of(L<float>::F x) {
   using F = L<float>::F;
   // Without a sign, as the sum may overflow where x is out of range.
   typedef uint32_t U __attribute__((vector_size(sizeof(F))));
+  // 2^y. At the bound, where y has no fraction, the result is the number with no bit set.
+  const F y = larger<F>(x * 1.44269504f, F{} - 127.0f);
   const F round = F{} + 12582912.0f;  // 1.5 * 2^23: adding it rounds to whole numbers
-  const F shifted = x * 1.44269504f + round;
-  const F whole = shifted - round;
-  // log(2) in two parts, of which the first has few digits, so that its product is exact.
-  const F r = (x - whole * 0.693359375f) + whole * 2.12194440e-4f;
-  F p = r * 1.9875691500e-4f + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  p = p * (r * r) + (r + 1.0f);
+  const F shifted = y + round;
+  const F f = y - (shifted - round);
+  // The polynomial with the smallest relative error, 2e-9, for f between -0.5 and 0.5.
+  const F f2 = f * f;
+  F p = (9.618437358e-3f + f * 1.339887459e-3f) + f2 * 1.535336207e-4f;
+  p = p * f2 + (2.402264791e-1f + f * 5.550332471e-2f);
+  p = p * f2 + (1.0f + f * 6.931472029e-1f);
   // The low bits of the shifted number are those of the exponent.
   return bits_as<F>(bits_as<U>(p) + (bits_as<U>(shifted) << L<float>::kFractionBits));
-}
-
-/// exp(x) for x of at most 80; 0 where it would be smaller than a normal number.
-ARCGRAD_INLINE L<float>::F exp_of(L<float>::F x) {
-  return bits_as<L<float>::F>(bits_as<L<float>::I>(exp_within(x)) & (x >= L<float>::F{} - 87.0f));
-}
-
-/// A term of a sum whose largest term is about 1, so that very small ones do not matter. Any number
-/// if x is too large.
-ARCGRAD_INLINE L<float>::F term(L<float>::F x) {
-  return exp_within(larger<L<float>::F>(x, L<float>::F{} - 87.0f));
 }
 
 ARCGRAD_INLINE L<double>::F exp_of(L<double>::F x) {
@@ -101,6 +89,8 @@ ARCGRAD_INLINE L<double>::F exp_of(L<double>::F x) {
   return mantissa * power<L<double>>(exponent);
 }
 
+/// A term of a sum whose largest term is about 1. Any number if x is too large.
+ARCGRAD_INLINE L<float>::F term(L<float>::F x) { return exp_of(x); }
 ARCGRAD_INLINE L<double>::F term(L<double>::F x) {
   return exp_of(x < 80.0 ? x : L<double>::F{} + 80.0);
 }
@@ -174,14 +164,25 @@ ARCGRAD_INLINE T sum_of_lanes(typename L<T>::F lanes) {
   return fold<T>(lanes, [](auto a, auto b) { return a + b; });
 }
 
+/// Whether there is NaN or +inf.
+template <class T>
+[[gnu::noinline]] bool has_bad(const T* frame, int64_t count) {
+  typename L<T>::I bad{};
+  for_each(frame, count, frame, [&](int, typename L<T>::F w) { bad |= bad_lanes<L<T>>(w); });
+  return lane_bits(bad) != 0;
+}
+
 /// Sets `out` from the largest entry and the sum that the guess gave, or `again(scale)` if that was
 /// not close. A guess that is so wrong that sums could overflow is seen by the largest entry.
+/// `added` are the entries added up: NaN and +inf show there, and so rarely do large ones that the
+/// entries can be looked at again.
 template <class T, class Again>
-ARCGRAD_INLINE void set_sum(bool has_bad, T largest_entry, typename L<T>::F sums, T guess,
-                            Again again, FrameSum<T>* __restrict out) {
+ARCGRAD_INLINE void set_sum(const T* frame, int64_t count, typename L<T>::F added, T largest_entry,
+                            typename L<T>::F sums, T guess, Again again,
+                            FrameSum<T>* __restrict out) {
   constexpr T kNone = -T(__builtin_inf());
-  out->has_bad = has_bad;
-  if (has_bad || largest_entry == kNone) {
+  out->has_bad = lane_bits(bad_lanes<L<T>>(added)) != 0 && has_bad(frame, count);
+  if (out->has_bad || largest_entry == kNone) {
     out->scale = kNone;
     out->sum = 0;
   } else if (largest_entry - guess < kClose<T> && guess - largest_entry < kClose<T>) {
@@ -201,24 +202,22 @@ ARCGRAD_INLINE void sum_few(const T* frame, int64_t count, T guess, FrameSum<T>*
   for (int i = 0; i < N - 1; ++i) w[i] = load<F>(frame + i * kWidth);
   w[N - 1] = count == N * kWidth ? load<F>(frame + (N - 1) * kWidth)
                                  : load_rest(frame, count, -T(__builtin_inf()));
-  F top = w[0];
-  auto bad = bad_lanes<L<T>>(w[0]);
+  F top = w[0], added = w[0];
   for (int i = 1; i < N; ++i) {
     top = larger(top, w[i]);
-    bad |= bad_lanes<L<T>>(w[i]);
+    added += w[i];
   }
   const auto sums = [&](T scale) {
     F all = term(w[0] - scale);
     for (int i = 1; i < N; ++i) all += term(w[i] - scale);
     return all;
   };
-  set_sum<T>(lane_bits(bad) != 0, largest_lane<T>(top), sums(guess), guess, sums, out);
+  set_sum<T>(frame, count, added, largest_lane<T>(top), sums(guess), guess, sums, out);
 }
 
 template <class T>
 void sum(const T* frame, int64_t count, T guess, const T* next, FrameSum<T>* __restrict out) {
   using F = typename L<T>::F;
-  using I = typename L<T>::I;
   if (count > 0 && count <= kRound) {
     switch ((count + kWidth - 1) / kWidth) {
       case 1:
@@ -231,14 +230,13 @@ void sum(const T* frame, int64_t count, T guess, const T* next, FrameSum<T>* __r
         return sum_few<T, 4>(frame, count, guess, out);
     }
   }
-  F top[kUnroll], sums[kUnroll];
-  I bad{};
+  F top[kUnroll], sums[kUnroll], added{};
   for (int u = 0; u < kUnroll; ++u) {
     top[u] = F{} - T(__builtin_inf());
     sums[u] = F{};
   }
   for_each(frame, count, next, [&](int u, F w) {
-    bad |= bad_lanes<L<T>>(w);
+    added += w;
     top[u] = larger(top[u], w);
     sums[u] += term(w - guess);
   });
@@ -249,7 +247,7 @@ void sum(const T* frame, int64_t count, T guess, const T* next, FrameSum<T>* __r
     return all();
   };
   const F highest = larger(larger(top[0], top[1]), larger(top[2], top[3]));
-  set_sum<T>(lane_bits(bad) != 0, largest_lane<T>(highest), all(), guess, again, out);
+  set_sum<T>(frame, count, added, largest_lane<T>(highest), all(), guess, again, out);
 }
 
 template <class T, bool kAdd>
