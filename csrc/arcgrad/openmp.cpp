@@ -21,6 +21,7 @@ namespace {
 struct Library {
   void (*parallel)(void (*body)(void*), void* data, unsigned num_threads, unsigned flags);
   int (*max_threads)();
+  int (*thread)();
   int (*team_size)();
 };
 
@@ -56,13 +57,14 @@ const Library* library() {
   if (!is_found)
     is_found = find("GOMP_parallel", library.parallel) &&
                find("omp_get_max_threads", library.max_threads) &&
+               find("omp_get_thread_num", library.thread) &&
                find("omp_get_num_threads", library.team_size);
   return is_found ? &library : nullptr;
 }
 
 }  // namespace
 
-bool run(int num_threads, void (*body)(void*, int), void* data) {
+bool run(int num_threads, Body* body, void* data) {
   // OpenMP keeps threads for each thread that has a loop: only those of the main one are shared.
   static thread_local const bool is_main = syscall(SYS_gettid) == getpid();
   if (!is_allowed || !is_main) return false;
@@ -70,14 +72,14 @@ bool run(int num_threads, void (*body)(void*, int), void* data) {
   // Loops of different sizes would make it end threads and start them again.
   if (!openmp || openmp->max_threads() != num_threads) return false;
   struct Call {
-    void (*body)(void*, int);
+    Body* body;
     void* data;
-    int (*team_size)();
-  } call{body, data, openmp->team_size};
+    const Library* openmp;
+  } call{body, data, openmp};
   openmp->parallel(
       [](void* data) {
-        const auto& [body, rest, team_size] = *static_cast<Call*>(data);
-        body(rest, team_size());
+        const auto& [body, rest, openmp] = *static_cast<Call*>(data);
+        body(rest, openmp->thread(), openmp->team_size());
       },
       &call, static_cast<unsigned>(num_threads), 0);
   return true;
@@ -85,7 +87,7 @@ bool run(int num_threads, void (*body)(void*, int), void* data) {
 
 #else
 
-bool run(int, void (*)(void*, int), void*) { return false; }
+bool run(int, Body*, void*) { return false; }
 
 #endif
 

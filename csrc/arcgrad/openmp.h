@@ -6,9 +6,11 @@
 /// library that uses them, such as torch, other threads find the processors taken.
 namespace arcgrad::openmp {
 
-/// Runs `body(data, size)` on each of `size` threads, this one included, and returns when all of
-/// them are done. `size` is `num_threads`, or fewer if the library gives fewer. Returns false, and
-/// runs nothing, where those threads cannot or should not be used. `body` must not throw.
-bool run(int num_threads, void (*body)(void* data, int size), void* data);
+using Body = void(void* data, int thread, int num_threads);
+
+/// Runs `body` on each of `num_threads` threads, of which this one is number 0, and returns when
+/// all of them are done. There may be fewer, if the library gives fewer. Returns false, and runs
+/// nothing, where those threads cannot or should not be used. `body` must not throw.
+bool run(int num_threads, Body* body, void* data);
 
 }  // namespace arcgrad::openmp

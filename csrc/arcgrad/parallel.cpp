@@ -57,16 +57,47 @@ void spin_until(const Condition& holds) {
   }
 }
 
-/// One parallel_for call. Threads take the next index until there is none.
-struct Job {
-  Job(size_t count, const std::function<void(size_t)>& body)
-      : count(count), body(body), errors(count), grad_enabled(is_grad_enabled()) {}
+/// Indices in a row that one thread takes from the front, and others that have no more of their own
+/// from the back.
+class alignas(64) Share {
+ public:
+  void set(size_t begin, size_t end) { range_ = pack(begin, end); }
+  /// Puts an index into `i` unless none is left.
+  bool take(bool is_own, size_t& i) {
+    uint64_t range = range_.load(std::memory_order_relaxed);
+    uint64_t rest;
+    do {
+      const size_t begin = range >> 32, end = range & UINT32_MAX;
+      if (begin >= end) return false;
+      i = is_own ? begin : end - 1;
+      rest = is_own ? pack(begin + 1, end) : pack(begin, end - 1);
+    } while (!range_.compare_exchange_weak(range, rest));
+    return true;
+  }
 
-  const size_t count;
+ private:
+  static uint64_t pack(size_t begin, size_t end) { return uint64_t{begin} << 32 | end; }
+  std::atomic<uint64_t> range_{0};
+};
+
+/// One parallel_for call.
+///
+/// Each thread has a share of the indices, the same in every call of that size: what it keeps of
+/// an example for the gradient is in its cache, and neighbours in memory are its own.
+struct Job {
+  Job(size_t count, int num_threads, const std::function<void(size_t)>& body)
+      : body(body),
+        errors(count),
+        grad_enabled(is_grad_enabled()),
+        shares(static_cast<size_t>(num_threads)) {
+    const size_t parts = shares.size();
+    for (size_t k = 0; k < parts; ++k) shares[k].set(count * k / parts, count * (k + 1) / parts);
+  }
+
   const std::function<void(size_t)>& body;
   std::vector<std::exception_ptr> errors;
   const bool grad_enabled;
-  std::atomic<size_t> next{0};
+  std::vector<Share> shares;
   std::atomic<bool> is_cancelled{false};
   std::atomic<int> working{0};   // threads of the pool, changed under its mutex
   std::atomic<int> num_done{0};  // threads of OpenMP that found no more to do
@@ -84,17 +115,19 @@ struct Job {
     }
   }
 
-  void work() {
+  /// Thread 0 is the one that started the job.
+  void work(size_t thread) {
     const bool was_inside = std::exchange(is_inside, true);
     const bool was_enabled = set_grad_enabled(grad_enabled);
     Job* const outer = std::exchange(current_job, this);
-    for (size_t i; !is_cancelled && (i = next.fetch_add(1)) < count;) {
-      try {
-        body(i);
-      } catch (...) {
-        errors[i] = std::current_exception();
+    for (size_t k = 0; k < shares.size(); ++k)
+      for (size_t i; !is_cancelled && shares[(thread + k) % shares.size()].take(k == 0, i);) {
+        try {
+          body(i);
+        } catch (...) {
+          errors[i] = std::current_exception();
+        }
       }
-    }
     current_job = outer;
     set_grad_enabled(was_enabled);
     is_inside = was_inside;
@@ -110,7 +143,8 @@ class Pool {
  public:
   /// Threads that outnumber the processors must not take time from each other by spinning.
   Pool(int num_workers, bool spins) : spins_(spins) {
-    for (int i = 0; i < num_workers; ++i) threads_.emplace_back([this] { loop(); });
+    for (int i = 0; i < num_workers; ++i)
+      threads_.emplace_back([this, i] { loop(static_cast<size_t>(i) + 1); });
   }
   ~Pool() {
     {
@@ -128,7 +162,7 @@ class Pool {
       num_jobs_ = jobs_.size();
     }
     wake_.notify_all();
-    job.work();
+    job.work(0);
     std::unique_lock lock(mutex_);
     remove(job);
     if (spins_ && job.working > 0) {
@@ -144,7 +178,7 @@ class Pool {
   }
 
  private:
-  void loop() {
+  void loop(size_t thread) {
     std::unique_lock lock(mutex_);
     while (true) {
       if (spins_ && jobs_.empty() && !stop_) {
@@ -157,7 +191,7 @@ class Pool {
       Job& job = *jobs_.front();
       ++job.working;
       lock.unlock();
-      job.work();
+      job.work(thread);
       lock.lock();
       remove(job);
       if (--job.working == 0) done_.notify_all();
@@ -182,9 +216,9 @@ class Pool {
 bool run_in_openmp(Job& job, int num_threads) {
   return openmp::run(
       num_threads,
-      [](void* data, int num_threads) {
+      [](void* data, int thread, int num_threads) {
         Job& job = *static_cast<Job*>(data);
-        job.work();
+        job.work(static_cast<size_t>(thread));
         ++job.num_done;
         if (std::this_thread::get_id() != job.starter) return;
         // OpenMP would wait too, but without a look at Ctrl-C, and for milliseconds without
@@ -275,8 +309,8 @@ void serial_for(size_t count, const std::function<void(size_t)>& body) {
 
 void parallel_for(size_t count, const std::function<void(size_t)>& body) {
   const int num_threads = count > 1 && !is_inside ? get_num_threads() : 1;
-  if (num_threads == 1) return serial_for(count, body);
-  Job job(count, body);
+  if (num_threads == 1 || count > UINT32_MAX) return serial_for(count, body);
+  Job job(count, num_threads, body);
   if (!run_in_openmp(job, num_threads)) {
     const std::shared_ptr<Pool> pool = threads().get();
     if (!pool) return serial_for(count, body);
