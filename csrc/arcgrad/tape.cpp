@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <list>
 #include <typeinfo>
-#include <unordered_map>
-#include <unordered_set>
 #include <utility>
 
 #include "arcgrad/error.h"
+#include "arcgrad/key_index.h"
 #include "arcgrad/parallel.h"
 #include "arcgrad/product.h"
 
@@ -104,10 +103,11 @@ class Walk {
       return nodes_[a].entry->level > nodes_[b].entry->level;
     });
     // Mark what must be visited to reach the targets.
-    for (const auto& var : vars_)
-      if (is_target(*var)) {
-        targets_.insert(var.get());
-        if (var->entry) at(*var).keep = true;
+    is_target_.resize(vars_.size());
+    for (size_t i = 0; i < vars_.size(); ++i)
+      if (is_target(*vars_[i])) {
+        is_target_[i] = true;
+        if (vars_[i]->entry) at(*vars_[i]).keep = true;
       }
     for (auto k = order_.rbegin(); k != order_.rend(); ++k) {
       Node& node = nodes_[*k];
@@ -120,6 +120,7 @@ class Walk {
 
   /// First order: gradients are added into buffers, independent entries in parallel.
   void run(std::span<const Graph> seeds) {
+    leaves_.resize(vars_.size());
     for (size_t i = 0; i < roots_.size(); ++i) {
       const Weights seed = seed_weights(op_, roots_[i], seeds, i);
       const auto var = roots_[i].var();
@@ -135,6 +136,7 @@ class Walk {
 
   /// Second order: gradients are graphs on the tape.
   void run_recorded(std::span<const Graph> seeds) {
+    recorded_leaves_.resize(vars_.size(), nullptr);
     for (size_t i = 0; i < roots_.size(); ++i) {
       const auto var = roots_[i].var();
       Weights weights = seed_weights(op_, roots_[i], seeds, i);
@@ -158,7 +160,7 @@ class Walk {
 
   /// The gradient of a target after a run; no graph if nothing flowed there.
   Graph gradient(const Var& var, const TopologyPtr& topology) {
-    if (!targets_.contains(&var)) return nullptr;
+    if (!is_target(var)) return nullptr;
     if (Graph* recorded = find_recorded(var)) return *recorded;
     const Weights* weights = find_buffer(var);
     if (weights) weights->clear();
@@ -198,31 +200,36 @@ class Walk {
   };
 
   void visit(std::shared_ptr<Var> var) {
-    if (!seen_.insert(var.get()).second) return;
-    if (var->entry && index_.try_emplace(var->entry.get(), nodes_.size()).second) {
+    if (!seen_.add(var.get()).second) return;
+    if (var->entry && entries_.add(var->entry.get()).second) {
       stack_.push_back(nodes_.size());
       nodes_.push_back({var->entry, var->entry->get(), false, false, {}, {}});
     }
     vars_.push_back(std::move(var));
   }
 
-  Node& at(const Var& var) { return nodes_[index_.at(var.entry.get())]; }
+  Node& at(const Var& var) { return nodes_[entries_.find(var.entry.get())]; }
 
+  bool is_target(const Var& var) const {
+    const size_t i = seen_.find(&var);
+    return i != seen_.kNone && is_target_[i];
+  }
   bool is_wanted(const Var& var) {
-    if (targets_.contains(&var)) return true;
+    if (is_target(var)) return true;
     return var.entry && at(var).needed;
   }
   /// The same for input i of an entry.
   bool is_wanted(const Body& body, size_t i) {
     const auto& input = body.inputs[i];
     if (!input) return false;
-    return i < body.num_optional ? targets_.contains(input.get()) : is_wanted(*input);
+    return i < body.num_optional ? is_target(*input) : is_wanted(*input);
   }
 
   Weights* find_buffer(const Var& var) {
     if (!var.entry) {
-      auto found = leaves_.find(&var);
-      return found == leaves_.end() ? nullptr : &found->second;
+      if (leaves_.empty()) return nullptr;
+      Weights& found = leaves_[seen_.find(&var)];
+      return found ? &found : nullptr;
     }
     std::vector<Weights>& deltas = at(var).deltas;
     const auto output = static_cast<size_t>(var.output);
@@ -237,7 +244,7 @@ class Walk {
       node.deltas.resize(static_cast<size_t>(node.entry->num_outputs));
       out = &node.deltas[static_cast<size_t>(var.output)];
     } else {
-      out = &leaves_[&var];
+      out = &leaves_[seen_.find(&var)];
     }
     if (*out) return *out;
     if (var.source) {
@@ -254,7 +261,9 @@ class Walk {
 
   /// The buffer for the gradients of all leaves of a source.
   const Weights& slab(const std::shared_ptr<const Source>& source) {
-    Weights& out = slabs_[source.get()];
+    const auto [i, is_new] = sources_.add(source.get());
+    if (is_new) slabs_.emplace_back();
+    Weights& out = slabs_[i];
     if (!out) out = Weights::uninitialized(source->size(), source->dtype);
     return out;
   }
@@ -277,13 +286,22 @@ class Walk {
     std::vector<size_t> active;
     for (size_t k : level)
       if (nodes_[k].needed && !nodes_[k].deltas.empty()) active.push_back(k);
-    std::unordered_map<const Var*, size_t> user;
-    std::unordered_set<const Var*> shared;
+    KeyIndex<const void*> used;
+    std::vector<size_t> user;  // the first of each
+    std::vector<bool> is_shared_input;
     if (active.size() > 1)
       for (size_t i = 0; i < active.size(); ++i)
-        for (const auto& input : nodes_[active[i]].body->inputs)
-          if (input && user.try_emplace(input.get(), i).first->second != i)
-            shared.insert(input.get());
+        for (const auto& input : nodes_[active[i]].body->inputs) {
+          if (!input) continue;
+          const auto [at, is_new] = used.add(input.get());
+          if (is_new) user.push_back(i);
+          is_shared_input.resize(user.size());
+          if (user[at] != i) is_shared_input[at] = true;
+        }
+    const auto is_common = [&](const Var& input) {
+      const size_t at = used.find(&input);
+      return at != used.kNone && is_shared_input[at];
+    };
     std::vector<std::vector<Weights*>> own(active.size()), common(active.size());
     std::vector<size_t> alone;
     for (size_t i = 0; i < active.size(); ++i) {
@@ -292,7 +310,7 @@ class Walk {
       if (!is_parallel) alone.push_back(i);
       for (size_t k = 0; k < body.inputs.size(); ++k) {
         Weights* grad = is_wanted(body, k) ? &buffer(*body.inputs[k]) : nullptr;
-        const bool is_shared = grad && (is_parallel || shared.contains(body.inputs[k].get()));
+        const bool is_shared = grad && (is_parallel || is_common(*body.inputs[k]));
         own[i].push_back(is_shared ? nullptr : grad);
         common[i].push_back(is_shared ? grad : nullptr);
       }
@@ -358,8 +376,9 @@ class Walk {
 
   Graph* find_recorded(const Var& var) {
     if (!var.entry) {
-      auto found = recorded_leaves_.find(&var);
-      return found == recorded_leaves_.end() ? nullptr : &found->second;
+      if (recorded_leaves_.empty()) return nullptr;
+      Graph& found = recorded_leaves_[seen_.find(&var)];
+      return found ? &found : nullptr;
     }
     std::vector<Graph>& recorded = at(var).recorded;
     const auto output = static_cast<size_t>(var.output);
@@ -373,7 +392,7 @@ class Walk {
       node.recorded.resize(static_cast<size_t>(node.entry->num_outputs), nullptr);
       sum = &node.recorded[static_cast<size_t>(var.output)];
     } else {
-      sum = &recorded_leaves_.try_emplace(&var, nullptr).first->second;
+      sum = &recorded_leaves_[seen_.find(&var)];
     }
     if (!*sum)
       *sum = delta;
@@ -386,12 +405,14 @@ class Walk {
   std::span<const Graph> roots_;
   std::vector<Node> nodes_;
   std::vector<size_t> stack_, order_;
-  std::unordered_map<const Entry*, size_t> index_;
+  KeyIndex<const void*> entries_;  // of the nodes
+  KeyIndex<const void*> seen_;     // the variables, and what belongs to each
   std::vector<std::shared_ptr<Var>> vars_;
-  std::unordered_set<const Var*> seen_, targets_;
-  std::unordered_map<const Var*, Weights> leaves_;
-  std::unordered_map<const Source*, Weights> slabs_;
-  std::unordered_map<const Var*, Graph> recorded_leaves_;
+  std::vector<bool> is_target_;
+  std::vector<Weights> leaves_;
+  std::vector<Graph> recorded_leaves_;
+  KeyIndex<const void*> sources_;
+  std::vector<Weights> slabs_;
 };
 
 void check_seeds(const char* op, size_t num_roots, std::span<const Graph> seeds) {
@@ -502,14 +523,14 @@ void backward(std::span<const Graph> roots, std::span<const Graph> seeds, bool r
 std::vector<Graph> grad(std::span<const Graph> outputs, std::span<const Graph> inputs,
                         std::span<const Graph> seeds, bool create_graph) {
   check_seeds("grad", outputs.size(), seeds);
-  std::unordered_set<const Var*> wanted;
+  KeyIndex<const void*> wanted;
   std::vector<std::shared_ptr<Var>> vars;
   for (size_t i = 0; i < inputs.size(); ++i) {
     vars.push_back(inputs[i].var());
     if (!vars.back())
       throw TapeError(
           text("grad: input ", i, " of ", inputs.size(), " has calc_grad switched off"));
-    wanted.insert(vars.back().get());
+    wanted.add(vars.back().get());
   }
   Walk walk("grad", outputs, [&](const Var& var) { return wanted.contains(&var); });
   if (walk.is_empty())
@@ -565,9 +586,9 @@ std::vector<Graph> make_leaves(const std::shared_ptr<const Source>& source,
 std::vector<std::shared_ptr<const Source>> find_sources(std::span<const Graph> graphs) {
   const Walk walk("find_sources", graphs, [](const Var&) { return false; });
   std::vector<std::shared_ptr<const Source>> out;
-  std::unordered_set<const Source*> seen;
+  KeyIndex<const void*> seen;
   for (const auto& var : walk.vars())
-    if (var->source && var->calc_grad && seen.insert(var->source.get()).second)
+    if (var->source && var->calc_grad && seen.add(var->source.get()).second)
       out.push_back(var->source);
   return out;
 }
@@ -600,15 +621,15 @@ std::vector<std::vector<Graph>> record_grad(std::span<const Graph> outputs,
   check_seeds("grad", outputs.size(), seeds);
   Walk walk("grad", outputs, is_leaf_of(sources));
   walk.run_recorded(seeds);
-  std::unordered_map<const Source*, size_t> index;
+  KeyIndex<const void*> index;
   std::vector<std::vector<Graph>> out;
   for (const auto& source : sources) {
-    index.emplace(source.get(), out.size());
+    index.add(source.get());
     out.emplace_back(source->leaves.size(), nullptr);
   }
   for (const auto& var : walk.vars())
-    if (const auto found = index.find(var->source.get()); var->source && found != index.end())
-      out[found->second][var->leaf] = walk.gradient(*var, var->source->leaves[var->leaf]);
+    if (const size_t found = index.find(var->source.get()); found != index.kNone)
+      out[found][var->leaf] = walk.gradient(*var, var->source->leaves[var->leaf]);
   for (size_t k = 0; k < out.size(); ++k)
     for (size_t i = 0; i < out[k].size(); ++i)
       if (const TopologyPtr& topology = sources[k]->leaves[i]; !out[k][i])

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <memory_resource>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -153,7 +154,7 @@ class DiagonalRun final : public Run {
     weight_exponent_ = Block<Int>(count * size, kDead);
     if (is_weighted_) weight_mantissa_ = Block<T>(count * size, T(0));
     // How far from the most negative offset each diagonal is.
-    std::vector<int32_t> diagonal(static_cast<size_t>(high_offset_ - low_offset_) + 1);
+    std::pmr::vector<int32_t> diagonal(static_cast<size_t>(high_offset_ - low_offset_) + 1, &pool_);
     for (int32_t k = 0; k < count; ++k) {
       const bool is_used = k < static_cast<int32_t>(form_.offsets.size());
       diagonals_.offset[k] = form_.offsets[is_used ? k : 0];  // the rest: no arcs
@@ -183,12 +184,12 @@ class DiagonalRun final : public Run {
     slot_ = Block<int32_t>(places_, 0);
     std::ranges::copy(form_.slot, slot_.get());
     diagonals_.slot = slot_.get();
-    std::vector<int32_t> places_of(static_cast<size_t>(num_slots_)),
-        order(static_cast<size_t>(live_slots_));
+    std::pmr::vector<int32_t> places_of(static_cast<size_t>(num_slots_), &pool_),
+        order(static_cast<size_t>(live_slots_), &pool_);
     for (int32_t s : form_.slot) ++places_of[s];
     std::iota(order.begin(), order.end(), 0);
     std::ranges::sort(order, {}, [&](int32_t s) { return std::pair(places_of[s], s); });
-    std::vector<int32_t> next(static_cast<size_t>(num_slots_), -1);
+    std::pmr::vector<int32_t> next(static_cast<size_t>(num_slots_), -1, &pool_);
     slot_label_.reserve(order.size());
     slot_offset_.reserve(order.size() + 1);
     slot_offset_.push_back(0);
@@ -203,7 +204,7 @@ class DiagonalRun final : public Run {
       if (form_.slot[p] < live_slots_) slot_place_[next[form_.slot[p]]++] = p;
 
     // What enters the places in the first frame, and what the places are worth after the last.
-    std::vector<ScaledSum> entering;
+    std::pmr::vector<ScaledSum> entering(&pool_);
     first_ = {num_places_, 0};
     last_ = {num_places_, 0};
     auto include = [](Window& window, int32_t p) {
@@ -613,6 +614,9 @@ class DiagonalRun final : public Run {
   int32_t frames_, stride_;
   const DiagonalSteps<T>& steps_;
 
+  /// The memory of all that is small: a batch has many of these, and allocating piece by piece
+  /// takes as long as some frames.
+  std::pmr::monotonic_buffer_resource pool_{4096};
   int32_t num_places_ = 0, low_offset_ = 0, high_offset_ = 0;
   int32_t num_single_ = 0;                  // slots of one place
   int32_t num_slots_ = 0, live_slots_ = 0;  // live slots have a label that the emissions have
@@ -623,19 +627,19 @@ class DiagonalRun final : public Run {
   Block<Int> weight_exponent_;
   Block<T> weight_mantissa_;
   Block<int32_t> slot_;
-  std::vector<int64_t> index_;
-  std::vector<int32_t> slot_offset_, slot_place_, slot_label_;
+  std::pmr::vector<int64_t> index_{&pool_};
+  std::pmr::vector<int32_t> slot_offset_{&pool_}, slot_place_{&pool_}, slot_label_{&pool_};
   /// The places that can be entered in the first frame, with the scores of doing so, and those from
   /// which the end can be reached after the last.
   Window first_{}, last_{};
   /// The places that a path from a start to an accept node may be at after each frame.
-  std::vector<Window> windows_;
-  std::vector<Scaled> entering_;
+  std::pmr::vector<Window> windows_{&pool_};
+  std::pmr::vector<Scaled> entering_{&pool_};
 
   /// The scores after each frame, or after each multiple of `stride_`, and the emissions of each.
   RowStore<T> rows_;
   Block<Split<T>> split_;
-  std::vector<int64_t> base_;
+  std::pmr::vector<int64_t> base_{&pool_};
   Scaled total_;
 };
 

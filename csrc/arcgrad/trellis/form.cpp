@@ -210,29 +210,28 @@ void Form::build(const Topology& topology, Side side) {
   for (int32_t n : topology.start()) start.push_back(value[n]);
   for (int32_t n : topology.accept()) accept.push_back(value[n]);
 
-  set_labels(place_label);
+  set_labels(std::move(place_label));
 }
 
-void Form::set_labels(std::span<const int32_t> of_places) {
-  slot.resize(of_places.size());
-  const int32_t top = of_places.empty() ? 0 : *std::ranges::max_element(of_places);
-  if (top < 8 * static_cast<int64_t>(of_places.size()) + 4096) {
+void Form::set_labels(std::vector<int32_t> of_places) {
+  slot = std::move(of_places);
+  const int32_t top = slot.empty() ? 0 : *std::ranges::max_element(slot);
+  if (top < 8 * static_cast<int64_t>(slot.size()) + 4096) {
     std::vector<int32_t> at(static_cast<size_t>(top) + 1, -1);
-    for (int32_t l : of_places) at[l] = 0;
+    for (int32_t l : slot) at[l] = 0;
     labels.reserve(static_cast<size_t>(std::ranges::count(at, 0)));
     for (int32_t l = 0; l <= top; ++l) {
       if (at[l] < 0) continue;
       at[l] = static_cast<int32_t>(labels.size());
       labels.push_back(l);
     }
-    for (size_t p = 0; p < slot.size(); ++p) slot[p] = at[of_places[p]];
+    for (int32_t& s : slot) s = at[s];
   } else {
-    labels.assign(of_places.begin(), of_places.end());
+    labels = slot;
     std::sort(labels.begin(), labels.end());
     labels.erase(std::unique(labels.begin(), labels.end()), labels.end());
-    for (size_t p = 0; p < slot.size(); ++p)
-      slot[p] =
-          static_cast<int32_t>(std::ranges::lower_bound(labels, of_places[p]) - labels.begin());
+    for (int32_t& s : slot)
+      s = static_cast<int32_t>(std::ranges::lower_bound(labels, s) - labels.begin());
   }
 }
 
@@ -244,7 +243,9 @@ std::shared_ptr<const Form> Form::of_ctc(std::span<const int32_t> target, int32_
   std::iota(form->node.begin(), form->node.end(), 0);
   form->start = {0};
   const int32_t last = form->num_places - 1;
-  form->accept = length == 0 ? std::vector{last} : std::vector{last - 1, last};
+  form->accept.reserve(2);
+  if (length > 0) form->accept.push_back(last - 1);
+  form->accept.push_back(last);
 
   // Place 2i + 1 has just seen label i, the others a blank. Arcs come by the place they lead to.
   const auto may_skip = [&](size_t i) { return i > 0 && target[i - 1] != target[i]; };
@@ -283,10 +284,9 @@ std::shared_ptr<const Form> Form::of_ctc(std::span<const int32_t> target, int32_
     arc += 2;
   }
   out.offset[count] = term;
-  form->offsets = {0};
-  if (length > 0) form->offsets.push_back(1);
-  if (num_skips > 0) form->offsets.push_back(2);
-  form->set_labels(of_places);
+  form->offsets.resize(num_skips > 0 ? 3 : length > 0 ? 2 : 1);
+  std::iota(form->offsets.begin(), form->offsets.end(), 0);
+  form->set_labels(std::move(of_places));
   return form;
 }
 

@@ -75,7 +75,7 @@ struct Form {
 
   void build(const Topology& topology, Side side);
   /// Sets `labels` and `slot`.
-  void set_labels(std::span<const int32_t> of_places);
+  void set_labels(std::vector<int32_t> of_places);
   bool has_inner_sums() const;
   void find_offsets();
   void find_density();

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <array>
-#include <unordered_set>
 
 #include "arcgrad/batch.h"
+#include "arcgrad/key_index.h"
 #include "arcgrad/ops.h"
 #include "arcgrad/ops/of_arcs.h"
 #include "arcgrad/total.h"
@@ -368,7 +368,7 @@ class ForwardRule final : public Rule {
   void add_together(std::span<const Call> calls) const override {
     constexpr int64_t kMostArcs = 1 << 22;
     std::vector<Batch::Flow> flows;
-    std::unordered_set<const Weights*> used;
+    KeyIndex<const void*> used;
     int64_t arcs = 0;
     const auto finish = [&] {
       if (!flows.empty()) Batch::add_gradients(flows);
@@ -380,7 +380,7 @@ class ForwardRule final : public Rule {
       Batch::Flow flow = static_cast<const ForwardRule&>(*call.rule).flow(call);
       const auto is_used = [&](const Weights* grad) { return grad && used.contains(grad); };
       if (arcs > kMostArcs || std::ranges::any_of(flow.emission_grads, is_used)) finish();
-      used.insert(flow.emission_grads.begin(), flow.emission_grads.end());
+      for (const Weights* grad : flow.emission_grads) used.add(grad);
       const Plan& plan = flow.batch->plan();
       for (size_t g = 0; g < plan.graphs.size(); ++g)
         if (flow.graph_grads[g]) arcs += plan.graphs[g].num_arcs();

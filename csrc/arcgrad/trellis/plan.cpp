@@ -1,13 +1,12 @@
 #include "arcgrad/trellis/plan.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cmath>
-#include <map>
-#include <set>
-#include <tuple>
 
 #include "arcgrad/error.h"
+#include "arcgrad/key_index.h"
 #include "arcgrad/parallel.h"
 #include "arcgrad/stream.h"
 
@@ -26,23 +25,15 @@ class Distinct {
  public:
   explicit Distinct(std::vector<Graph>& graphs) : graphs_(graphs) {}
   size_t operator()(const Graph& graph) {
-    const auto var = graph.var();
-    const auto key = std::make_tuple(static_cast<const void*>(var.get()),
-                                     static_cast<const void*>(graph.topology_ptr().get()),
-                                     graph.raw_weights().data());
-    if (!graphs_.empty() && key == last_) return last_index_;
-    const auto [found, is_new] = index_.try_emplace(key, graphs_.size());
+    const auto [index, is_new] =
+        index_.add({graph.var().get(), graph.topology_ptr().get(), graph.raw_weights().data()});
     if (is_new) graphs_.push_back(graph);
-    last_ = key;
-    return last_index_ = found->second;
+    return index;
   }
 
  private:
-  using Key = std::tuple<const void*, const void*, const void*>;
   std::vector<Graph>& graphs_;
-  std::map<Key, size_t> index_;
-  Key last_;
-  size_t last_index_ = 0;
+  KeyIndex<std::array<const void*, 3>> index_;
 };
 
 /// Adds examples to a plan.
@@ -55,16 +46,21 @@ class PlanBuilder {
 
   void add(const Graph& graph, const Graph& emissions, Side side, Graph product, size_t position) {
     const size_t g = graph_of_(graph), e = emissions_of_(emissions);
-    const auto [found, is_new] = group_of_.try_emplace({g, side}, plan_.groups.size());
-    if (is_new) plan_.groups.push_back({g, side, {}});
-    plan_.groups[found->second].examples.push_back(plan_.examples.size());
+    group_of_.resize(plan_.graphs.size(), {kNone, kNone});
+    size_t& group = group_of_[g][side == Side::input ? 0 : 1];
+    if (group == kNone) {
+      group = plan_.groups.size();
+      plan_.groups.push_back({g, side, {}});
+    }
+    plan_.groups[group].examples.push_back(plan_.examples.size());
     plan_.examples.push_back({std::move(product), g, e, view_emissions(emissions), position});
   }
 
  private:
   Plan& plan_;
   Distinct graph_of_, emissions_of_;
-  std::map<std::pair<size_t, Side>, size_t> group_of_;
+  static constexpr size_t kNone = SIZE_MAX;
+  std::vector<std::array<size_t, 2>> group_of_;  // of each graph and side
 };
 
 bool can_run(Kernel kernel, const Form& form) {
@@ -147,11 +143,11 @@ EmissionsGrads::EmissionsGrads(std::vector<Weights*> grads, std::vector<int32_t>
       labels_(std::move(labels)),
       is_unset_(grads_.size()),
       own_(grads_.size()) {
-  std::set<const Weights*> taken;
+  KeyIndex<const void*> taken;
   size_t num_unset = 0;
   for (size_t i = 0; i < grads_.size(); ++i) {
     if (!grads_[i]) continue;
-    if (taken.insert(grads_[i]).second)
+    if (taken.add(grads_[i]).second)
       is_unset_[i] = grads_[i]->take_unset();
     else
       own_[i] = Weights::zeros(grads_[i]->size(), grads_[i]->dtype());

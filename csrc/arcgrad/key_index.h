@@ -1,0 +1,70 @@
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace arcgrad {
+
+/// Numbers distinct keys, addresses or a few of them, in the order in which they come. What belongs
+/// to a key then lies in a vector.
+template <class Key>
+class KeyIndex {
+ public:
+  static constexpr size_t kNone = SIZE_MAX;
+
+  size_t size() const { return keys_.size(); }
+  /// The number of a key, and whether it is new.
+  std::pair<size_t, bool> add(const Key& key) {
+    if (2 * keys_.size() >= table_.size()) grow();
+    const size_t cell = find_cell(key);
+    if (table_[cell] != 0) return {table_[cell] - 1, false};
+    keys_.push_back(key);
+    table_[cell] = static_cast<uint32_t>(keys_.size());
+    return {keys_.size() - 1, true};
+  }
+  /// Its number, or kNone.
+  size_t find(const Key& key) const {
+    if (keys_.empty()) return kNone;
+    const uint32_t entry = table_[find_cell(key)];
+    return entry == 0 ? kNone : entry - 1;
+  }
+  bool contains(const Key& key) const { return find(key) != kNone; }
+  void clear() {
+    keys_.clear();
+    table_.clear();
+  }
+
+ private:
+  static uint64_t mix(const void* address) {
+    return reinterpret_cast<uintptr_t>(address) * 0x9e3779b97f4a7c15u;
+  }
+  template <size_t N>
+  static uint64_t mix(const std::array<const void*, N>& addresses) {
+    uint64_t out = 0;
+    for (const void* address : addresses) out = std::rotl(out, 29) ^ mix(address);
+    return out;
+  }
+
+  /// The cell that holds a key, or the empty one where it belongs.
+  size_t find_cell(const Key& key) const {
+    // The products differ most in their upper half.
+    size_t cell = (mix(key) >> 32) & (table_.size() - 1);
+    while (table_[cell] != 0 && keys_[table_[cell] - 1] != key)
+      cell = (cell + 1) & (table_.size() - 1);
+    return cell;
+  }
+  void grow() {
+    table_.assign(table_.empty() ? 16 : 2 * table_.size(), 0);
+    for (size_t i = 0; i < keys_.size(); ++i)
+      table_[find_cell(keys_[i])] = static_cast<uint32_t>(i + 1);
+  }
+
+  std::vector<Key> keys_;
+  std::vector<uint32_t> table_;  // one more than a number, or 0
+};
+
+}  // namespace arcgrad
