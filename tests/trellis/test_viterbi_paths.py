@@ -136,6 +136,51 @@ def test_best_paths_of_hard_batches_are_those_of_the_products_built_out(graph, e
             assert [snapshot(ag.viterbi_path(product)) for product in products] == expected
 
 
+def chain_with_skips(labels, skips):
+    """A node with a loop per label, arcs to the next node, and from `skips` to the one after."""
+    count = len(labels)
+    arcs = [(0, i, labels[i - 1]) for i in (1, 2)]
+    for i in range(1, count + 1):
+        ways = [i, i + 1] + [i + 2] * (i in skips)
+        arcs += [(i, to, labels[to - 1]) for to in ways if to <= count]
+    return build(count + 1, [0], [count - 1, count], arcs)
+
+
+@pytest.mark.parametrize("num_labels", [3, 5, 200])
+@pytest.mark.parametrize(
+    ("first", "second"), [("float32",) * 2, ("float64",) * 2, ("float64", "float32")]
+)
+def test_best_paths_of_unweighted_chains(first, second, num_labels):
+    rng = generator(5)
+    for _ in range(20):
+        count = int(rng.integers(2, 15))
+        # Label 3 and above are not among three emissions: paths go around them.
+        labels = rng.choice(5, count, p=[0.5, 0.2, 0.2, 0.05, 0.05]).tolist()
+        graph = with_dtype(chain_with_skips(labels, set(rng.integers(1, 15, 10).tolist())), first)
+        arrays = [rng.integers(0, 3, (int(rng.integers(0, 40)), num_labels)) for _ in range(4)]
+        arrays = [array.astype(second) for array in arrays]
+        built = [with_dtype(explicit(array), second) for array in arrays]
+        expected = [snapshot(path) for path in ag.viterbi_path(ag.intersect(graph, built))]
+        assert ag.explain(ag.intersect(graph, dense(arrays[0]))).kernel == "diagonal"
+        for baseline in (False, True):
+            with forced(baseline=baseline):
+                found = ag.viterbi_path(
+                    ag.intersect(graph, [dense(array, second) for array in arrays])
+                )
+                assert [snapshot(path) for path in found] == expected
+
+
+@pytest.mark.parametrize("num_labels", [5, 200])
+def test_nan_is_seen_where_no_best_path_can_be(num_labels):
+    labels = [0, 1, 2, 3, 4, 0, 1, 2, 3, 4]
+    graph = chain_with_skips(labels, {2, 5})
+    for frame, label in ((0, 4), (9, 0), (5, 3)):
+        array = np.zeros((10, num_labels))
+        array[frame, label] = np.nan
+        with pytest.raises(ValueError, match=f"label {label} at frame {frame} is nan"):
+            ag.viterbi_path(ag.intersect(graph, dense(array)))
+
+
 @pytest.mark.parametrize(("kernel", "length"), [("dense", 13_000), ("lanes", 110_000)])
 def test_best_paths_of_batches_too_long_to_keep_all_scores(kernel, length):
     graph, rng = sample_case(kernel).graph, generator(3)

@@ -1,7 +1,9 @@
 #include "arcgrad/trellis/best.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
+#include <numeric>
 #include <type_traits>
 
 #include "arcgrad/error.h"
@@ -86,40 +88,51 @@ class Tables {
     const auto count = static_cast<int32_t>(form.offsets.size());
     reach_before = std::max(0, -form.offsets.front());
     reach_after = std::max(0, form.offsets.back());
-    // The diagonals by distance.
-    std::vector<int32_t> at(static_cast<size_t>(reach_before + reach_after) + 1);
-    for (int32_t d = 0; d < count; ++d) at[form.offsets[d] + reach_before] = d;
+    offsets_ = form.offsets;
+    diagonals = {padded, 0, 0, 0, 0, count, offsets_.data(), nullptr, 0, nullptr, nullptr};
+    if (is_plain) is_plain = make_masks();
+    if (is_plain) return;
+    const std::vector<int32_t> at = diagonal_of_distance();
     terms_weight_.assign(static_cast<size_t>(count) * static_cast<size_t>(padded), kImpossible);
     for_arcs_between_places([&](int32_t from, int32_t to, T w) {
       terms_weight_[static_cast<int64_t>(at[to - from + reach_before]) * padded + from] = w;
     });
-    offsets_ = form.offsets;
-    diagonals = {padded, 0,       0,      0, 0, count, offsets_.data(), terms_weight_.data(),
-                 0,      nullptr, nullptr};
-    if (is_plain) is_plain = make_masks();
+    diagonals.weight = terms_weight_.data();
+  }
+
+  /// The diagonals by distance, from the least on.
+  std::vector<int32_t> diagonal_of_distance() const {
+    std::vector<int32_t> at(static_cast<size_t>(reach_before + reach_after) + 1);
+    for (size_t d = 0; d < offsets_.size(); ++d)
+      at[offsets_[d] + reach_before] = static_cast<int32_t>(d);
+    return at;
   }
 
   /// Arranges the diagonals of an unweighted graph; false if there are too many of them.
   bool make_masks() {
-    const auto count = static_cast<int32_t>(form.offsets.size());
+    const std::vector<int32_t> at = diagonal_of_distance();
+    std::array<int32_t, kMostDiagonals> num_arcs{};
+    for_arcs_between_places(
+        [&](int32_t from, int32_t to, T) { ++num_arcs[at[to - from + reach_before]]; });
     // A diagonal lacks no arc if one leaves every place from where it leads to a place.
-    std::vector<int32_t> full, others;
-    for (int32_t d = 0; d < count; ++d) {
-      const int32_t offset = form.offsets[d];
-      const T* from = &terms_weight_[static_cast<int64_t>(d) * padded];
-      const bool lacks_none =
-          offset >= 0 && std::count(from, from + padded, T{0}) == form.num_places - offset;
-      (lacks_none && full.size() < kMostPlain ? full : others).push_back(d);
-    }
-    if (others.size() > kMostPlain) return false;
-    mask_.reserve(others.size() * static_cast<size_t>(padded));
-    for (int32_t d : others) {
-      const T* from = &terms_weight_[static_cast<int64_t>(d) * padded];
-      mask_.insert(mask_.end(), from, from + padded);
-    }
-    diagonals.num_full = static_cast<int32_t>(full.size());
-    full.insert(full.end(), others.begin(), others.end());
-    for (int32_t d = 0; d < count; ++d) offsets_[d] = form.offsets[full[d]];
+    std::array<int32_t, kMostDiagonals> order;
+    int32_t num_full = 0, num_others = 0;
+    const auto count = static_cast<int32_t>(offsets_.size());
+    for (int32_t d = 0; d < count; ++d)
+      if (offsets_[d] >= 0 && num_arcs[d] == form.num_places - offsets_[d] && num_full < kMostPlain)
+        order[num_full++] = d;
+      else
+        order[count - ++num_others] = d;
+    if (num_others > kMostPlain) return false;
+    for (int32_t k = 0; k < count; ++k) offsets_[k] = form.offsets[order[k]];
+    mask_.assign(static_cast<size_t>(num_others) * static_cast<size_t>(padded), kNegInf);
+    std::array<double*, kMostDiagonals> mask_of{};
+    for (int32_t k = num_full; k < count; ++k)
+      mask_of[order[k]] = mask_.data() + static_cast<int64_t>(k - num_full) * padded;
+    for_arcs_between_places([&](int32_t from, int32_t to, T) {
+      if (double* mask = mask_of[at[to - from + reach_before]]) mask[from] = 0.0;
+    });
+    diagonals.num_full = num_full;
     diagonals.mask = mask_.data();
     return true;
   }
@@ -218,15 +231,20 @@ class Recursion {
       }
     }
     if (tables.kind == Kind::diagonals) {
+      looks_at_frames_ = examples[0]->col_stride == 1 && examples[0]->labels <= 4 * tables.padded;
       scratch_ = Block<double>(num_emissions_);
       std::fill_n(scratch_.get(), num_emissions_, kNegInf);
       find_ends();
       diagonals_ = tables.diagonals;
       diagonals_.scratch = scratch_.get() + before_;
-      step_diagonals_ =
-          tables.is_plain
-              ? steps_.plain_diagonals[diagonals_.num_full][diagonals_.count - diagonals_.num_full]
-              : steps_.diagonals[diagonals_.count];
+      constexpr int32_t kNear[] = {0, 1, 2};
+      is_near_ =
+          tables.is_plain && diagonals_.num_full == 2 &&
+          std::equal(kNear, kNear + 3, diagonals_.offset, diagonals_.offset + diagonals_.count);
+      if (tables.is_plain && !missing_.empty()) {
+        in_order_.resize(from_.size());
+        std::iota(in_order_.begin(), in_order_.end(), 0);
+      }
     } else if (tables.kind == Kind::terms) {
       if (tables.is_plain) scratch_ = Block<double>(static_cast<int64_t>(form.num_places) * lanes);
       terms_ = tables.terms;
@@ -265,19 +283,24 @@ class Recursion {
 
   /// The row with `left` frames left, from the one with a frame less.
   void advance(int32_t left, const double* before, double* row) {
-    if (tables_.kind == Kind::diagonals) find_window(left);
-    if (tables_.kind == Kind::terms) {
-      for (size_t i = 0; i < examples_.size(); ++i) read_slots(left, i);
-    } else {
-      read_places(left);
-    }
     const T* emissions = emissions_.get() + before_;
     if (tables_.kind == Kind::terms) {
+      for (size_t i = 0; i < examples_.size(); ++i) read_slots(left, i);
       has_bad_ |= step_terms_(terms_, before, emissions, row);
       return;
     }
-    has_bad_ |= tables_.kind == Kind::matrix ? steps_.matrix(tables_.matrix, before, emissions, row)
-                                             : step_diagonals_(diagonals_, before, emissions, row);
+    if (tables_.kind == Kind::matrix) {
+      read_places(left);
+      has_bad_ |= steps_.matrix(tables_.matrix, before, emissions, row);
+    } else {
+      find_window(left);
+      const bool is_direct = tables_.is_plain && missing_.empty();
+      // The sums of the first frame read the emissions of places.
+      if (!is_direct || left == examples_[0]->frames) read_places(left);
+      has_bad_ |= tables_.is_plain
+                      ? step_plain(left, before, row)
+                      : steps_.diagonals[diagonals_.count](diagonals_, before, emissions, row);
+    }
     finish_sums(left, before, row);
   }
 
@@ -300,8 +323,42 @@ class Recursion {
     };
     d.begin = block_of(low);
     d.end = std::max(block_of(high + kBestBlock - 1), d.begin);
+    if (!looks_at_frames_) return;
     d.to_begin = block_of(d.begin + least);
     d.to_end = std::max(block_of(d.end + most + kBestBlock - 1), d.to_begin);
+  }
+
+  bool step_plain(int32_t left, const double* before, double* row) {
+    const int32_t full = diagonals_.num_full, others = diagonals_.count - full;
+    const auto choose = [&](const auto& steps) {
+      return is_near_ && steps.near ? steps.near : steps.of[full][others];
+    };
+    if (!missing_.empty())
+      return choose(plain_steps())(diagonals_, before, emissions_.get() + before_, in_order_.data(),
+                                   row);
+    const Emissions& example = *examples_[0];
+    const int64_t at = (example.frames - left) * example.row_stride;
+    const auto step = [&](const auto* frame, const auto& steps, auto is_bad) {
+      return choose(steps)(diagonals_, before, frame, from_.data(), row) ||
+             (is_narrow() && is_bad(frame, example.labels));
+    };
+    if (example.dtype == DType::float32)
+      return step(static_cast<const float*>(example.data) + at, steps_.plain_float,
+                  steps_.is_bad_float);
+    return step(static_cast<const double*>(example.data) + at, steps_.plain_double,
+                steps_.is_bad_double);
+  }
+  /// Those that read what was copied.
+  const auto& plain_steps() const {
+    if constexpr (std::is_same_v<T, float>)
+      return steps_.plain_float;
+    else
+      return steps_.plain_double;
+  }
+  /// Whether the emissions of some places are not read.
+  bool is_narrow() const {
+    return tables_.kind == Kind::diagonals &&
+           diagonals_.to_end - diagonals_.to_begin < tables_.padded;
   }
 
   /// The places that arcs out of the starts lead to, and those that may be the last.
@@ -344,18 +401,13 @@ class Recursion {
   void read_places(int32_t left) {
     const Emissions& example = *examples_[0];
     T* to = emissions_.get() + before_;
-    int32_t begin = 0, end = tables_.padded;
-    // A look at all labels of a frame is faster than reading those of places that do not matter.
-    const bool is_short = example.col_stride == 1 && example.labels <= 4 * tables_.padded;
-    if (tables_.kind == Kind::diagonals && is_short) {
-      begin = diagonals_.to_begin;
-      end = diagonals_.to_end;
-    }
+    const int32_t begin = is_narrow() ? diagonals_.to_begin : 0;
+    const int32_t end = is_narrow() ? diagonals_.to_end : tables_.padded;
     if (missing_.size() < static_cast<size_t>(tables_.form.num_places)) {
       const int64_t at = (example.frames - left) * example.row_stride;
       const auto read_as = [&](const auto* frame, auto read, auto is_bad) {
         read(frame, from_.data(), begin, end, to);
-        if (end - begin < tables_.padded) has_bad_ |= is_bad(frame, example.labels);
+        if (is_narrow()) has_bad_ |= is_bad(frame, example.labels);
       };
       if (example.dtype == DType::float32)
         read_as(static_cast<const float*>(example.data) + at, steps_.read_float,
@@ -395,14 +447,18 @@ class Recursion {
   Block<double> scratch_;
   std::vector<int64_t> from_;
   std::vector<int32_t> missing_;
+  std::vector<int64_t> in_order_;
   bool has_bad_ = false;
+  /// Looking for NaN at all labels of a frame is faster than reading those of places that do not
+  /// matter.
+  bool looks_at_frames_ = false;
+  bool is_near_ = false;  // arcs lead on by 0, 1 and, with gaps, 2 places
   BestDiagonals<T> diagonals_ = {};
   struct Window {
     int64_t low, high;
   };
   Window first_{}, last_{};
   BestTerms<T> terms_ = {};
-  BestStepOf<BestDiagonals<T>, T> step_diagonals_ = nullptr;
   BestStepOf<BestTerms<T>, T> step_terms_ = nullptr;
 };
 
@@ -488,20 +544,54 @@ class Solver {
     });
   }
 
+  /// Follows a path as long as one arc alone goes on from each place, most often through all frames
+  /// of the segment.
+  template <class E>
+  void follow_diagonals(Cursor& cursor, const Emissions& example, const E* emissions,
+                        std::vector<BestStep>& steps) const {
+    const Form& form = tables_.form;
+    const int32_t *offset = form.out.offset.data(), *middle = form.middle.data(),
+                  *index = form.out.index.data(), *arcs = form.out.arc.data();
+    int32_t v = cursor.value, left = cursor.left;
+    for (; left > rows_.begin() && v < form.num_places; --left) {
+      const double score = rows_.row(left)[v];
+      const double* next = rows_.row(left - 1);
+      // Paths hardly move within a few frames, and what they find decides where to look next.
+      if (left - kAhead >= rows_.begin()) __builtin_prefetch(rows_.row(left - kAhead) + v);
+      const int32_t frame = example.frames - left;
+      const E* from = emissions + frame * example.row_stride;
+      int32_t term = 0, count = 0;
+      for (int32_t k = offset[v]; k < middle[v]; ++k) {
+        const int32_t to = index[k], label = tables_.label[to];
+        if (label >= example.labels) continue;
+        const T weight = tables_.weight(arcs[k]) + static_cast<T>(from[label * example.col_stride]);
+        const bool is_best = weight + next[to] == score;
+        term = is_best ? k : term;
+        count += is_best ? 1 : 0;
+      }
+      if (count != 1) break;
+      v = index[term];
+      steps.push_back({arcs[term], frame, tables_.label[v]});
+    }
+    cursor.value = v;
+    cursor.left = left;
+  }
+
   template <class E>
   void walk_as(Cursor& cursor, const Emissions& example, const E* emissions) const {
     const Form& form = tables_.form;
     const Rows& out = form.out;
     std::vector<BestStep>& steps = out_[cursor.lane]->steps;
     while (cursor.left > rows_.begin() || rows_.begin() == 0) {
+      if (tables_.kind == Kind::diagonals) {
+        follow_diagonals(cursor, example, emissions, steps);
+        if (cursor.left == rows_.begin() && rows_.begin() > 0) return;
+      }
       const int32_t v = cursor.value, left = cursor.left, frame = example.frames - left;
       const double* now = rows_.row(left);
       const double score = recursion_.score(now, v, cursor.lane);
       if (left == 0 && tables_.is_accept[v] && score == 0.0) return;
       const double* next = left > 0 ? rows_.row(left - 1) : nullptr;
-      // Paths hardly move within a few frames, and what they find decides where to look next.
-      if (tables_.kind == Kind::diagonals && left - kAhead >= rows_.begin())
-        __builtin_prefetch(rows_.row(left - kAhead) + v);
       const E* from = left > 0 ? emissions + frame * example.row_stride : nullptr;
       FirstArc first;
       for (int32_t k = out.offset[v]; k < out.offset[v + 1]; ++k) {

@@ -59,6 +59,18 @@ template <class Arcs, class T>
 using BestStepOf = bool (*)(const Arcs& arcs, const double* before, const T* emissions,
                             double* row);
 
+/// The same for unweighted diagonals, with entry from[p] of a frame for each place p.
+template <class E, class T>
+using PlainBestStep = bool (*)(const BestDiagonals<T>& arcs, const double* before, const E* frame,
+                               const int64_t* from, double* row);
+/// By how many diagonals lack no arc, and how many lack some.
+template <class E, class T>
+struct PlainBestSteps {
+  PlainBestStep<E, T> of[kMostPlain + 1][kMostPlain + 1];
+  /// For the distances 0 and 1, which lack no arc, and 2, which may; null if there is none.
+  PlainBestStep<E, T> near;
+};
+
 template <class T>
 struct BestSteps {
   /// Reads entry from[p] of a frame for each place p from `begin` up to `end`.
@@ -68,8 +80,9 @@ struct BestSteps {
   bool (*is_bad_float)(const float* from, int64_t count);
   bool (*is_bad_double)(const double* from, int64_t count);
   // Along the places, with one emission per place.
-  BestStepOf<BestDiagonals<T>, T> diagonals[kMostDiagonals + 1];                    // by count
-  BestStepOf<BestDiagonals<T>, T> plain_diagonals[kMostPlain + 1][kMostPlain + 1];  // full, others
+  BestStepOf<BestDiagonals<T>, T> diagonals[kMostDiagonals + 1];  // by count
+  PlainBestSteps<float, T> plain_float;
+  PlainBestSteps<double, T> plain_double;
   BestStepOf<BestMatrix<T>, T> matrix;
   // Term by term, with one emission per slot, for 1, 4 or 8 examples side by side.
   BestStepOf<BestTerms<T>, T> terms1, terms4, terms8;
@@ -194,19 +207,29 @@ bool diagonals(const BestDiagonals<T>& arcs, const double* before, const T* emis
   return has_bad(emissions + arcs.to_begin, arcs.to_end - arcs.to_begin);
 }
 
-template <class T, int kFull, int kOthers>
-bool plain_diagonals(const BestDiagonals<T>& arcs, const double* before, const T* emissions,
-                     double* row) {
+/// The entries at `W` places in a row.
+template <class E, int W>
+ARCGRAD_INLINE typename Vector<E, W>::V gather(const E* frame, const int64_t* from) {
+  using V = typename Vector<E, W>::V;
+  if constexpr (W == 4)
+    return V{frame[from[0]], frame[from[1]], frame[from[2]], frame[from[3]]};
+  else
+    return V{frame[from[0]], frame[from[1]]};
+}
+
+template <class E, class T, int kFull, int kOthers>
+bool plain_diagonals(const BestDiagonals<T>& arcs, const double* before, const E* frame,
+                     const int64_t* from, double* row) {
   constexpr int W = kWidth, kCount = kFull + kOthers;
-  using V = typename Vector<T, W>::V;
+  using V = typename Vector<E, W>::V;
   const int64_t padded = arcs.padded;
   // A place has the same emission whichever way it is entered, so it is added once.
   double* __restrict scores = arcs.scratch;
   auto good = V{} == V{};
   for (int64_t p = arcs.to_begin; p < arcs.to_end; p += W) {
-    const V emission = load<V>(emissions + p);
-    good &= emission < V{} + static_cast<T>(__builtin_inf());
-    store(scores + p, load<Scores<W>>(before + p) + widen<T, W>(emission));
+    const V emission = gather<E, W>(frame, from + p);
+    good &= emission < V{} + static_cast<E>(__builtin_inf());
+    store(scores + p, load<Scores<W>>(before + p) + widen<E, W>(emission));
   }
   const double *score[kCount + 1], *mask[kOthers + 1];
   for (int d = 0; d < kCount; ++d) score[d] = scores + arcs.offset[d];
@@ -221,6 +244,35 @@ bool plain_diagonals(const BestDiagonals<T>& arcs, const double* before, const T
   }
   bool all = true;
   for (int i = 0; i < W; ++i) all &= good[i] != 0;
+  return !all;
+}
+
+/// The above for graphs that go on by at most two places, such as most alignments: all that a block
+/// of places needs is in this block and the next.
+template <class E, class T>
+  requires(kWidth == 4)
+bool near_diagonals(const BestDiagonals<T>& arcs, const double* before, const E* frame,
+                    const int64_t* from, double* row) {
+  using V = typename Vector<E, 4>::V;
+  auto good = V{} == V{};
+  const auto through = [&](int64_t p) {
+    const V emission = gather<E, 4>(frame, from + p);
+    good &= emission < V{} + static_cast<E>(__builtin_inf());
+    return load<Scores<4>>(before + p) + widen<E, 4>(emission);
+  };
+  fill_others(arcs, row);
+  for (int64_t p = arcs.to_begin; p < arcs.begin; p += 4) through(p);
+  for (int64_t p = arcs.to_end; (p -= 4) > arcs.end;) through(p);
+  auto next = arcs.end < arcs.padded ? through(arcs.end) : impossible<4>();
+  for (int64_t p = arcs.end; (p -= 4) >= arcs.begin;) {
+    const auto now = through(p);
+    const Scores<4> one = __builtin_shufflevector(now, next, 1, 2, 3, 4);
+    const Scores<4> two = __builtin_shufflevector(now, next, 2, 3, 4, 5);
+    store(row + p, larger(larger(now, one), two + load<Scores<4>>(arcs.mask + p)));
+    next = now;
+  }
+  bool all = true;
+  for (int i = 0; i < 4; ++i) all &= good[i] != 0;
   return !all;
 }
 
@@ -293,6 +345,31 @@ bool terms(const BestTerms<T>& arcs, const double* before, const T* emissions, d
   return has_bad(emissions, static_cast<int64_t>(arcs.num_slots) * L);
 }
 
+template <class E, class T>
+constexpr PlainBestStep<E, T> make_near_step() {
+  if constexpr (kWidth == 4)
+    return near_diagonals<E, T>;
+  else
+    return nullptr;
+}
+
+template <class E, class T>
+constexpr PlainBestSteps<E, T> make_plain_steps() {
+  // Numbers of one type with weights of the other have the wider one.
+  if constexpr (sizeof(E) > sizeof(T))
+    return {};
+  else
+    return {{{nullptr, plain_diagonals<E, T, 0, 1>, plain_diagonals<E, T, 0, 2>,
+              plain_diagonals<E, T, 0, 3>},
+             {plain_diagonals<E, T, 1, 0>, plain_diagonals<E, T, 1, 1>, plain_diagonals<E, T, 1, 2>,
+              plain_diagonals<E, T, 1, 3>},
+             {plain_diagonals<E, T, 2, 0>, plain_diagonals<E, T, 2, 1>, plain_diagonals<E, T, 2, 2>,
+              plain_diagonals<E, T, 2, 3>},
+             {plain_diagonals<E, T, 3, 0>, plain_diagonals<E, T, 3, 1>, plain_diagonals<E, T, 3, 2>,
+              plain_diagonals<E, T, 3, 3>}},
+            make_near_step<E, T>()};
+}
+
 template <class T>
 constexpr BestSteps<T> make_steps() {
   return {read<float, T>,
@@ -301,13 +378,8 @@ constexpr BestSteps<T> make_steps() {
           has_bad<double>,
           {nullptr, diagonals<T, 1>, diagonals<T, 2>, diagonals<T, 3>, diagonals<T, 4>,
            diagonals<T, 5>, diagonals<T, 6>},
-          {{nullptr, plain_diagonals<T, 0, 1>, plain_diagonals<T, 0, 2>, plain_diagonals<T, 0, 3>},
-           {plain_diagonals<T, 1, 0>, plain_diagonals<T, 1, 1>, plain_diagonals<T, 1, 2>,
-            plain_diagonals<T, 1, 3>},
-           {plain_diagonals<T, 2, 0>, plain_diagonals<T, 2, 1>, plain_diagonals<T, 2, 2>,
-            plain_diagonals<T, 2, 3>},
-           {plain_diagonals<T, 3, 0>, plain_diagonals<T, 3, 1>, plain_diagonals<T, 3, 2>,
-            plain_diagonals<T, 3, 3>}},
+          make_plain_steps<float, T>(),
+          make_plain_steps<double, T>(),
           matrix<T>,
           terms<T, 1, false>,
           terms<T, 4, false>,
