@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <memory_resource>
 
 #include "arcgrad/trellis/best_path.h"
 #include "arcgrad/trellis/dense_steps.h"
@@ -50,7 +51,7 @@ class FloatScores {
         is_consecutive_ &= labels_[p] == labels_[0] + p;
       }
       make_matrix();
-      emissions_ = Block<float>(width_, 0.0f);
+      emissions_ = Block<float>(width_);
       sums_ = Block<float>(width_);
     } else {
       const auto size = static_cast<int64_t>(form.labels.size()) * kScreenLanes;
@@ -147,6 +148,12 @@ class FloatScores {
     return best;
   }
 
+  /// The place that the only term leads to that leaves place v with `left` > 0 frames left and may
+  /// be on a best path of example i; -1 if it is not the only one. In a dense form.
+  int32_t find_only(int32_t v, int32_t left, const float* before, size_t i) const {
+    return steps_.only_sum(width_, matrix_row(v), of_example(before, i), state(left - 1, i).slack);
+  }
+
   /// A number that is not above top - slack, but hardly below it.
   static float lowest(float top, double slack) {
     const double exact = static_cast<double>(top) - slack;
@@ -157,6 +164,7 @@ class FloatScores {
   /// What is known of a row of an example.
   struct State {
     float top = 0.0f;    // the largest score of a place, or 0
+    float slack = 0.0f;  // at least twice the error of terms that lead here
     double size = 0.0;   // no score of a place is larger
     double error = 0.0;  // how far they may be off
     double total = 0.0;  // no exact score is larger
@@ -174,12 +182,13 @@ class FloatScores {
       weights_[k] = out.arc[k] < 0 ? 0.0f : to_float(weights[static_cast<size_t>(out.arc[k])]);
   }
 
-  /// The scores to the end with no frame left, and how many sums may follow each other.
+  /// The scores to the end with no frame left, and what rounding may add up to.
   void find_ends() {
     const auto num_values = static_cast<size_t>(form_.num_values);
     const Rows& out = form_.out;
     std::vector<double> ends(num_values, kNegInf);
     std::vector<int32_t> depth(num_values);
+    int32_t deepest = 0;
     for (int32_t v : form_.accept) ends[v] = 0.0;
     for (int32_t v = form_.num_values; v-- > 0;) {
       for (int32_t k = form_.middle[v]; k < out.offset[v + 1]; ++k) {
@@ -187,10 +196,14 @@ class FloatScores {
         ends[v] = std::max(ends[v], static_cast<double>(weights_[k]) + ends[to]);
         depth[v] = std::max(depth[v], depth[to] + 1);
       }
-      depth_ = std::max(depth_, static_cast<double>(depth[v]));
+      deepest = std::max(deepest, depth[v]);
       most_terms_ = std::max(most_terms_, out.offset[v + 1] - out.offset[v]);
     }
     ends_.assign(ends.begin(), ends.end());
+    constexpr double kUnit = 1.01 * 0x1p-24, kDouble = 1.01 * 0x1p-53;
+    float_error_ = (deepest + 4) * kUnit;
+    double_error_ = (deepest + 2) * kDouble;
+    most_added_ = (deepest + 1) * largest_;
   }
 
   /// The arcs between places by source, and by destination in panels.
@@ -239,9 +252,8 @@ class FloatScores {
   /// + 1) w + 2 x + e) to add the emission, and u * ((d + 1) w + e) to convert both. The product
   /// rounds its arc by at most u * (w + e), and the exact scores are sums of doubles.
   double step_error(double size, double emission, double total) const {
-    constexpr double kUnit = 1.01 * 0x1p-24, kDouble = 1.01 * 0x1p-53;
-    return (depth_ + 4.0) * kUnit * ((depth_ + 1.0) * largest_ + size + emission) +
-           (depth_ + 2.0) * kDouble * (total + (depth_ + 1.0) * largest_ + emission);
+    const double more = most_added_ + emission;
+    return float_error_ * (more + size) + double_error_ * (more + total);
   }
 
   /// Adds the emissions with which places are entered, and notes what the row is like.
@@ -251,8 +263,8 @@ class FloatScores {
     if (form_.is_dense) {
       for (size_t i = 0; i < examples_.size(); ++i) {
         if (examples_[i]->frames <= left) continue;
-        read_places(*examples_[i], examples_[i]->frames - left - 1);
-        is_bad |= steps_.enter_row(width_, emissions_.get(), state(left - 1, i).top,
+        const float* emissions = read_places(*examples_[i], examples_[i]->frames - left - 1);
+        is_bad |= steps_.enter_row(form_.num_places, width_, emissions, state(left - 1, i).top,
                                    row + static_cast<int64_t>(i) * width_, &range[i]);
       }
     } else {
@@ -270,16 +282,22 @@ class FloatScores {
       now.size = top == kImpossible ? 0.0 : static_cast<double>(std::max(top, -low));
       const auto emission = static_cast<double>(most);
       now.error = before.error + step_error(before.size, emission, before.total);
-      now.total = before.total + (depth_ + 1.0) * largest_ + emission;
+      now.total = before.total + most_added_ + emission;
+      constexpr double kAbove = 1.0 + 1e-6;  // for the rounding to float
+      now.slack =
+          static_cast<float>(2.0 * kAbove * (now.error + step_error(now.size, 0.0, now.total)));
       is_useful |= now.error <= kMostError;
     }
     return is_useful || left >= frames_;
   }
 
-  /// The emissions of one frame by place; the rest of the row stays 0.
-  void read_places(const Emissions& example, int64_t frame) {
+  /// The emissions of one frame by place: those in place, or a copy.
+  const float* read_places(const Emissions& example, int64_t frame) {
     float* to = emissions_.get();
     const int32_t count = form_.num_places;
+    if (is_consecutive_ && example.col_stride == 1 && example.dtype == DType::float32 &&
+        labels_[0] + count <= example.labels)
+      return static_cast<const float*>(example.data) + frame * example.row_stride + labels_[0];
     dispatch(example.dtype, [&](auto type) {
       const auto* from =
           static_cast<const decltype(type)*>(example.data) + frame * example.row_stride;
@@ -293,6 +311,7 @@ class FloatScores {
                                               : kImpossible;
       }
     });
+    return to;
   }
 
   /// The emissions that lead to a row, by label and example.
@@ -345,8 +364,9 @@ class FloatScores {
   std::vector<float> weights_;  // of each term of an out-row
   std::vector<float> ends_;     // of each value: the score to the end with no frame left
   double largest_ = 0.0;        // weight by size
-  double depth_ = 0.0;          // how many sums may follow each other
-  int32_t most_terms_ = 0;      // of an out-row
+  // With d sums that may follow each other, d + 4 and d + 2 roundings, and d + 1 weights.
+  double float_error_ = 0.0, double_error_ = 0.0, most_added_ = 0.0;
+  int32_t most_terms_ = 0;  // of an out-row
   // Of a dense form: numbers per example in a row, the label of each place, and the arcs.
   int64_t width_ = 0;
   std::vector<int32_t> labels_;
@@ -362,7 +382,7 @@ template <class T>
 class Tracer {
  public:
   Tracer(const Form& form, std::span<const T> weights, const std::vector<uint8_t>& is_accept,
-         FloatScores& scores, const Emissions& example, size_t i)
+         FloatScores& scores, const Emissions& example, size_t i, std::pmr::memory_resource* pool)
       : form_(form),
         weights_(weights),
         is_accept_(is_accept),
@@ -371,13 +391,22 @@ class Tracer {
         i_(i),
         most_visited_(example.frames * (int64_t{form.out.num_terms()} / 4 + 64) +
                       form.out.num_terms()),
-        at_(static_cast<size_t>(form.num_values), -1),
-        near_(static_cast<size_t>(scores.most_terms())) {
+        candidates_(pool),
+        links_(pool),
+        starts_(pool),
+        order_(pool),
+        at_(static_cast<size_t>(form.num_values), kNone, pool),
+        near_(static_cast<size_t>(scores.most_terms()), pool),
+        trail_(pool),
+        places_(pool),
+        next_places_(pool),
+        sums_(pool) {
     has_failed_ = !scores.is_useful(i);
     const auto usual = static_cast<size_t>(example.frames) * 3 / 2;
-    candidates_.reserve(usual);
-    links_.reserve(usual);
-    order_.reserve(usual);
+    candidates_.reserve(form.is_dense ? usual / 4 : usual);
+    links_.reserve(candidates_.capacity());
+    order_.reserve(candidates_.capacity());
+    if (form.is_dense) trail_.resize(static_cast<size_t>(example.frames));
   }
 
   bool has_failed() const { return has_failed_; }
@@ -385,6 +414,14 @@ class Tracer {
   /// Goes on by a frame, from values with `left` frames left; `before` is the row with one less.
   void follow(int32_t left, const float* before, const float* row) {
     if (has_failed_ || left > example_.frames) return;
+    if (trail_value_ >= 0) {
+      const int32_t to = left > 0 ? scores_.find_only(trail_value_, left, before, i_) : kNone;
+      if (to >= 0) {
+        trail_[static_cast<size_t>(left) - 1] = trail_value_ = to;
+        return;
+      }
+      end_trail(left);
+    }
     left_ = left;
     before_ = before;
     row_ = row;
@@ -398,23 +435,30 @@ class Tracer {
       sums_.pop_back();
       expand(c);
     }
+    if (form_.is_dense && next_places_.size() == 1) begin_trail();
   }
 
   /// Scores the arcs that are left, and finds the path.
   void finish(BestAlignment& out) {
     for (auto c = order_.rbegin(); c != order_.rend(); ++c) {
       Candidate& candidate = candidates_[*c];
+      if (candidate.trail_end >= 0) {
+        double& score = candidate.score = candidates_[candidate.trail_end].score;
+        for_trail(candidate, true,
+                  [&](int32_t term, int32_t left) { score += weight(left, term); });
+        continue;
+      }
       double best = candidate.left == 0 && is_accept_[candidate.value] ? 0.0 : kNegInf;
       for (int32_t l = candidate.first; l < candidate.end; ++l) {
-        const double s = weight(candidate, links_[l]) + candidates_[links_[l].to].score;
+        const double s = weight(candidate.left, links_[l].term) + candidates_[links_[l].to].score;
         if (s > best) best = s;
       }
       candidate.score = best;
     }
     BestStart start;
     for (int32_t c : starts_) {
-      const auto& [value, left, first, end, score] = candidates_[c];
-      start.offer(score, c, left == 0 && is_accept_[value]);
+      const Candidate& from = candidates_[c];
+      start.offer(from.score, c, from.left == 0 && is_accept_[from.value]);
     }
     out.score = start.score();
     if (start.value() < 0) return;
@@ -423,11 +467,16 @@ class Tracer {
     for (int32_t c = start.value();;) {
       const Candidate& candidate = candidates_[c];
       if (candidate.left == 0 && is_accept_[candidate.value] && candidate.score == 0.0) return;
+      if (candidate.trail_end >= 0) {
+        for_trail(candidate, false, [&](int32_t term, int32_t left) { add_step(out, term, left); });
+        c = candidate.trail_end;
+        continue;
+      }
       FirstArc first;
       const bool is_only = candidate.end == candidate.first + 1;
       for (int32_t l = candidate.first; l < candidate.end; ++l) {
         const auto& [term, to] = links_[l];
-        if (!is_only && weight(candidate, links_[l]) + candidates_[to].score != candidate.score)
+        if (!is_only && weight(candidate.left, term) + candidates_[to].score != candidate.score)
           continue;
         const int32_t value = form_.out.index[term];
         first.offer(l, value < form_.num_places ? form_.slot[value] : -1, form_.out.arc[term]);
@@ -435,8 +484,7 @@ class Tracer {
       if (first.term() < 0) return;  // cannot be: the score is that of one of the arcs
       const Link& link = links_[first.term()];
       if (first.arc() >= 0 && first.takes_frame())
-        out.steps.push_back({first.arc(), example_.frames - candidate.left,
-                             form_.labels[form_.slot[form_.out.index[link.term]]]});
+        add_step(out, link.term, candidate.left);
       else if (first.arc() >= 0)
         out.steps.push_back({first.arc(), -1, kEpsilon});
       c = link.to;
@@ -444,15 +492,64 @@ class Tracer {
   }
 
  private:
-  /// A value with so many frames left that may be on a best path, and the links that go on.
+  static constexpr int32_t kNone = -1;
+  /// A value with so many frames left that may be on a best path, and the links that go on, or the
+  /// candidate where the trail from here ends.
   struct Candidate {
     int32_t value, left;
-    int32_t first = 0, end = 0;
+    int32_t first = 0, end = 0, trail_end = kNone;
     double score = kNegInf;
   };
   struct Link {
     int32_t term, to;  // of an out-row, and a candidate
   };
+
+  /// As long as there is only one candidate, and only one way to go on, no more than the places
+  /// need to be kept.
+  void begin_trail() {
+    trail_begin_ = next_places_[0];
+    trail_value_ = candidates_[trail_begin_].value;
+    next_places_.clear();
+  }
+  void end_trail(int32_t left) {
+    int32_t c = trail_begin_;
+    if (candidates_[c].left > left) {
+      order_.push_back(c);
+      c = static_cast<int32_t>(candidates_.size());
+      candidates_[trail_begin_].trail_end = c;
+      candidates_.push_back({trail_value_, left});
+    }
+    at_[trail_value_] = c;
+    next_places_.push_back(c);
+    trail_value_ = kNone;
+  }
+  /// Calls f(term, frames left) for the steps of a trail, from its end or from its beginning.
+  template <class Each>
+  void for_trail(const Candidate& begin, bool is_backwards, const Each& f) const {
+    const Candidate& end = candidates_[begin.trail_end];
+    const auto value_at = [&](int32_t left) {
+      return left == begin.left ? begin.value : trail_[static_cast<size_t>(left)];
+    };
+    const auto visit = [&](int32_t left) {
+      f(term_between(value_at(left), value_at(left - 1)), left);
+    };
+    if (is_backwards)
+      for (int32_t left = end.left + 1; left <= begin.left; ++left) visit(left);
+    else
+      for (int32_t left = begin.left; left > end.left; --left) visit(left);
+  }
+  /// The term that leads from one place to another in a dense form, where there is only one.
+  int32_t term_between(int32_t from, int32_t to) const {
+    const int32_t* index = form_.out.index.data();
+    const int32_t begin = form_.out.offset[from], middle = form_.middle[from];
+    // Most often the terms lead to all places in order.
+    if (begin + to < middle && index[begin + to] == to) return begin + to;
+    return static_cast<int32_t>(std::find(index + begin, index + middle, to) - index);
+  }
+  void add_step(BestAlignment& out, int32_t term, int32_t left) const {
+    out.steps.push_back({form_.out.arc[term], example_.frames - left,
+                         form_.labels[form_.slot[form_.out.index[term]]]});
+  }
 
   void add_starts() {
     float best = kImpossible;
@@ -504,12 +601,12 @@ class Tracer {
     candidates_[c].end = static_cast<int32_t>(links_.size());
   }
 
-  /// The weight of an arc of the product, as that has it.
-  T weight(const Candidate& from, const Link& link) const {
-    const int32_t to = form_.out.index[link.term], arc = form_.out.arc[link.term];
+  /// The weight of an arc of the product that leaves with `left` frames left, as that has it.
+  T weight(int32_t left, int32_t term) const {
+    const int32_t to = form_.out.index[term], arc = form_.out.arc[term];
     const T own = arc < 0 ? T{0} : weights_[static_cast<size_t>(arc)];
     if (to >= form_.num_places) return own;
-    const int64_t at = (example_.frames - from.left) * example_.row_stride +
+    const int64_t at = (example_.frames - left) * example_.row_stride +
                        form_.labels[form_.slot[to]] * example_.col_stride;
     return own + dispatch(example_.dtype, [&](auto type) {
              return static_cast<T>(static_cast<const decltype(type)*>(example_.data)[at]);
@@ -525,14 +622,18 @@ class Tracer {
   int32_t left_ = 0;
   bool has_failed_;
   int64_t visited_ = 0, most_visited_;
-  std::vector<Candidate> candidates_;
-  std::vector<Link> links_;
-  std::vector<int32_t> starts_, order_;  // candidates; `order_` has all, those before others first
-  std::vector<int32_t> at_;              // the last candidate of each value
-  std::vector<int32_t> near_;            // terms
+  std::pmr::vector<Candidate> candidates_;
+  std::pmr::vector<Link> links_;
+  /// Candidates; `order_` has all, those before others first.
+  std::pmr::vector<int32_t> starts_, order_;
+  std::pmr::vector<int32_t> at_;    // the last candidate of each value
+  std::pmr::vector<int32_t> near_;  // terms
   int32_t num_near_ = 0;
+  /// Where the trail that is followed began, where it is, and the places by frames left.
+  int32_t trail_begin_ = 0, trail_value_ = kNone;
+  std::pmr::vector<int32_t> trail_;
   // Of this row: candidates that are places, values that are sums, by which the next comes first.
-  std::vector<int32_t> places_, next_places_, sums_;
+  std::pmr::vector<int32_t> places_, next_places_, sums_;
   const float *before_ = nullptr, *row_ = nullptr;
 };
 
@@ -556,9 +657,11 @@ std::vector<bool> screen_best(const Form& form, const Weights& weights,
 
   std::vector<uint8_t> is_accept(static_cast<size_t>(form.num_values));
   for (int32_t v : form.accept) is_accept[v] = 1;
+  std::pmr::monotonic_buffer_resource pool;
   std::vector<Tracer<T>> tracers;
+  tracers.reserve(examples.size());
   for (size_t i = 0; i < examples.size(); ++i)
-    tracers.emplace_back(form, weights.view<T>(), is_accept, scores, *examples[i], i);
+    tracers.emplace_back(form, weights.view<T>(), is_accept, scores, *examples[i], i, &pool);
   int32_t left = scores.frames();
   do {
     // Examples take turns, since each has to wait for what it finds.

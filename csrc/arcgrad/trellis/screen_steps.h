@@ -42,9 +42,10 @@ struct ScreenSteps {
   /// Adds its emission to each place.
   void (*enter)(int32_t num_places, const int32_t* slot, const float* emissions, float* row,
                 ScreenRange* range);
-  /// The same for one example, with an emission per place; true if one is NaN or +inf.
-  bool (*enter_row)(int64_t padded, const float* emissions, float base, float* row,
-                    ScreenRange* range);
+  /// The same for one example, with an emission per place, less `base`; true if one is NaN or +inf.
+  /// The row goes on up to `padded`, with scores -inf.
+  bool (*enter_row)(int64_t num_places, int64_t padded, const float* emissions, float base,
+                    float* row, ScreenRange* range);
   /// The largest of weight[k] + scores[index[k]] over the terms of a range, the scores being those
   /// of one example.
   float (*best_term)(const ScreenTerms& terms, int32_t begin, int32_t end, const float* scores);
@@ -55,6 +56,9 @@ struct ScreenSteps {
   float (*best_sum)(int64_t padded, const float* a, const float* b, float* sums);
   /// Writes the i where sums[i] is at least `lowest`; how many.
   int32_t (*find_sums)(int64_t padded, const float* sums, float lowest, int32_t* to);
+  /// The only i where a[i] + b[i] is not more than `slack` below the largest, or hardly more; -1 if
+  /// there are several or all are -inf.
+  int32_t (*only_sum)(int64_t padded, const float* a, const float* b, float slack);
 };
 
 namespace baseline {
@@ -176,15 +180,47 @@ inline void enter(int32_t num_places, const int32_t* slot, const float* emission
   seen.put_scores(range);
 }
 
-inline bool enter_row(int64_t padded, const float* emissions, float base, float* row,
-                      ScreenRange* range) {
-  Range seen;
-  for (int64_t p = 0; p < padded; p += kScreenLanes) {
-    const F emission = load<F>(emissions + p);
+/// Those lanes that are there; 0 elsewhere.
+ARCGRAD_INLINE F load_some(const float* from, I is_there) {
+#ifdef __AVX2__
+  return _mm256_maskload_ps(from, bits_as<__m256i>(is_there));
+#else
+  F out{};
+  for (int l = 0; l < kScreenLanes; ++l)
+    if (is_there[l]) out[l] = from[l];
+  return out;
+#endif
+}
+
+inline bool enter_row(int64_t num_places, int64_t padded, const float* emissions, float base,
+                      float* row, ScreenRange* range) {
+  // Most often all is finite, and then the largest of everything and of its opposite are enough.
+  const F none = F{} + kImpossible;
+  F top = none, bottom = none, most{}, added{};
+  const auto enter = [&](int64_t p, F emission, auto of_places) {
     const F x = load<F>(row + p) + (emission - base);
-    seen.add_emission(emission);
-    seen.add_score(x);
     store(row + p, x);
+    added += emission;
+    most = larger(larger<F>(emission, -emission), most);
+    top = larger(x, top);
+    bottom = larger<F>(of_places(-x), bottom);
+  };
+  int64_t p = 0;
+  for (; p + kScreenLanes <= num_places; p += kScreenLanes)
+    enter(p, load<F>(emissions + p), [](F x) { return x; });
+  for (; p < padded; p += kScreenLanes) {
+    const I lane = {0, 1, 2, 3, 4, 5, 6, 7};
+    const I is_place = lane < static_cast<int32_t>(num_places - p);
+    enter(p, load_some(emissions + p, is_place), [&](F x) { return is_place ? x : none; });
+  }
+  *range = {largest(top), -largest(bottom), largest(most)};
+  if (range->low > kImpossible && range->most < __builtin_inff() && lane_bits(added != added) == 0)
+    return false;
+  Range seen;
+  for (p = 0; p < padded; p += kScreenLanes) {
+    const I lane = {0, 1, 2, 3, 4, 5, 6, 7};
+    seen.add_emission(load_some(emissions + p, lane < static_cast<int32_t>(num_places - p)));
+    seen.add_score(load<F>(row + p));
   }
   seen.put_all(range);
   return seen.is_bad();
@@ -226,12 +262,39 @@ inline int32_t find_sums(int64_t padded, const float* sums, float lowest, int32_
   return count;
 }
 
+inline int32_t only_sum(int64_t padded, const float* a, const float* b, float slack) {
+  constexpr int kRound = 2;
+  F best[kRound];
+  for (F& x : best) x = F{} + kImpossible;
+  for (int64_t i = 0; i < padded; i += kRound * kScreenLanes)
+    for (int r = 0; r < kRound; ++r) {
+      const int64_t at = i + r * kScreenLanes;
+      best[r] = larger(load<F>(a + at) + load<F>(b + at), best[r]);
+    }
+  const float top = largest(larger(best[0], best[1])), low = top - slack;
+  if (top == kImpossible) return -1;
+  // Rounding must not leave one out.
+  const F least = F{} + (low - (low < 0.0f ? -low : low) * 0x1p-22f);
+  int32_t only = -1;
+  for (int64_t i = 0; i < padded; i += kRound * kScreenLanes) {
+    uint32_t bits = 0;
+    for (int r = 0; r < kRound; ++r) {
+      const int64_t at = i + r * kScreenLanes;
+      bits |= lane_bits(load<F>(a + at) + load<F>(b + at) >= least) << (r * kScreenLanes);
+    }
+    if (bits == 0) continue;
+    if (only >= 0 || (bits & (bits - 1)) != 0) return -1;
+    only = static_cast<int32_t>(i) + __builtin_ctz(bits);
+  }
+  return only;
+}
+
 }  // namespace screen_loops
 
-const ScreenSteps screen = {screen_loops::read,      screen_loops::terms,
-                            screen_loops::enter,     screen_loops::enter_row,
-                            screen_loops::best_term, screen_loops::find_terms,
-                            screen_loops::best_sum,  screen_loops::find_sums};
+const ScreenSteps screen = {
+    screen_loops::read,      screen_loops::terms,     screen_loops::enter,
+    screen_loops::enter_row, screen_loops::best_term, screen_loops::find_terms,
+    screen_loops::best_sum,  screen_loops::find_sums, screen_loops::only_sum};
 
 }  // namespace arcgrad::trellis::ARCGRAD_ISA
 #endif
