@@ -624,3 +624,21 @@ def test_grad_refuses_an_input_that_was_edited_since():
     graph.add_arc(0, 1, 1)
     with pytest.raises(RuntimeError, match="grad: nodes or arcs were added to an input"):
         ag.grad(score, graph)
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_a_gradient_that_is_its_seed_can_be_edited(create_graph):
+    graph = ag.chain_graph([1, 2], calc_grad=True)
+    seed = ag.chain_graph([1, 2])
+    seed.set_weights([3.0, 4.0])
+    first, second = (
+        ag.grad(graph, graph, seed, create_graph=create_graph),
+        ag.grad([graph], [graph], [seed], create_graph=create_graph)[0],
+    )
+    first.set_weights([5.0, 6.0])
+    first.add_node()
+    assert first.weights_to_list() == [5.0, 6.0]
+    assert first.num_nodes() == 4
+    for other in (second, seed):
+        assert other.weights_to_list() == [3.0, 4.0]
+        assert other.num_nodes() == 3

@@ -89,7 +89,17 @@ Graph Graph::from_arrays(Arrays arrays, Weights weights, bool calc_grad) {
   return {std::make_shared<Topology>(std::move(arrays)), std::move(weights), calc_grad};
 }
 
+void Graph::leave_snapshot() {
+  if (!state_->is_snapshot) return;
+  Graph out(state_->topology, state_->weights, state_->calc_grad);
+  out.state_->product = state_->product;
+  out.state_->var = state_->var;
+  out.state_->grad = state_->grad;
+  state_ = std::move(out.state_);
+}
+
 void Graph::settle() {
+  leave_snapshot();
   GraphState& state = *state_;
   if (!state.product) return;
   const Product::Built& built = state.product->built();
@@ -198,8 +208,9 @@ void Graph::set_weight(int32_t arc, double weight) {
 bool Graph::calc_grad() const { return state_->calc_grad; }
 
 void Graph::set_calc_grad(bool calc_grad) {
+  if (state_->calc_grad == calc_grad) return;
+  leave_snapshot();
   GraphState& state = *state_;
-  if (state.calc_grad == calc_grad) return;
   if (calc_grad) settle();
   state.calc_grad = calc_grad;
   if (state.var && state.var->entry)
@@ -258,9 +269,11 @@ std::shared_ptr<Var> Graph::var() const {
 }
 
 Graph Graph::snapshot() const {
+  if (state_->is_snapshot) return *this;
   Graph out(state_->topology, state_->weights, state_->calc_grad);
   out.state_->product = state_->product;
   out.state_->var = var();
+  out.state_->is_snapshot = true;
   return out;
 }
 

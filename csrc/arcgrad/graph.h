@@ -84,6 +84,8 @@ class Graph {
   bool is_same(const Graph& other) const { return state_ == other.state_; }
 
  private:
+  /// Others may have the same snapshot, so what changes is a copy.
+  void leave_snapshot();
   /// Turns a product into an ordinary graph.
   void settle();
   /// Makes the topology safe to change in place and forgets what no longer describes the graph.

@@ -105,6 +105,7 @@ struct GraphState {
   std::shared_ptr<const Product> product;
   int64_t capacity = 0;
   bool calc_grad = false;
+  bool is_snapshot = false;
   std::shared_ptr<Var> var;
   std::shared_ptr<GraphState> grad;
   std::mutex mutex;

@@ -774,6 +774,11 @@ std::vector<double> Recursion<T>::frame_scores(size_t example) const {
 }
 
 /// The examples done in float and those done in double.
+std::shared_ptr<Cache> cache_of(const Factor& factor) {
+  std::call_once(factor.dense_once, [&] { factor.dense = std::make_shared<Cache>(factor); });
+  return std::static_pointer_cast<Cache>(factor.dense);
+}
+
 class DenseRun : public Run {
  public:
   DenseRun(std::shared_ptr<const Factor> factor, std::span<const Emissions> examples,
@@ -811,8 +816,7 @@ class DenseRun : public Run {
 
 DenseRun::DenseRun(std::shared_ptr<const Factor> factor, std::span<const Emissions> examples,
                    const Options& options) {
-  std::call_once(factor->dense_once, [&] { factor->dense = std::make_shared<Cache>(*factor); });
-  cache_ = std::static_pointer_cast<Cache>(factor->dense);
+  cache_ = cache_of(*factor);
   scores.resize(examples.size());
   auto pick = [&](const std::vector<size_t>& which) {
     std::vector<Emissions> out;
@@ -863,6 +867,11 @@ std::vector<double> DenseRun::frame_scores(size_t i) const {
 }
 
 }  // namespace
+
+void prepare_dense(const Factor& factor, DType emissions) {
+  dispatch(promote(factor.weights.dtype(), emissions),
+           [&](auto kind) { cache_of(factor)->tables<decltype(kind)>(factor); });
+}
 
 std::unique_ptr<Run> run_dense(std::shared_ptr<const Factor> factor,
                                std::span<const Emissions> examples, const Options& options) {

@@ -32,6 +32,8 @@ class Batch {
         if (kernels[g] == Kernel::materialised) return;
         factors_[g] = std::make_shared<const Factor>(op_, plan_.form(group),
                                                      plan_.graphs[group.graph].raw_weights());
+        if (kernels[g] == Kernel::dense)
+          prepare_dense(*factors_[g], plan_.examples[group.examples.front()].view.dtype);
       } catch (...) {
         plan_.rethrow(op_, group.examples.front());
       }

@@ -155,5 +155,8 @@ std::unique_ptr<Run> run_diagonal(std::shared_ptr<const Factor> factor, const Em
 inline constexpr size_t kDenseRows = 16;
 std::unique_ptr<Run> run_dense(std::shared_ptr<const Factor> factor,
                                std::span<const Emissions> examples, const Options& options);
+/// Makes what that derives from a factor for emissions of a dtype, so that threads need not wait
+/// for the first of them.
+void prepare_dense(const Factor& factor, DType emissions);
 
 }  // namespace arcgrad::trellis
