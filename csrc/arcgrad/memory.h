@@ -9,8 +9,9 @@
 namespace arcgrad {
 
 /// From this size on, memory is kept for the next buffer when it is freed: the page faults of fresh
-/// memory take longer than the work of most ops.
-inline constexpr size_t kLarge = size_t{256} << 10;
+/// memory take longer than the work of most ops, and malloc gives back what is free at the end of
+/// its own.
+inline constexpr size_t kLarge = size_t{32} << 10;
 
 /// Memory of at least `bytes` >= kLarge, not zeroed.
 void* allocate_large(size_t bytes);
@@ -55,13 +56,13 @@ template <class T>
 using Buffer = std::vector<T, Allocator<T>>;
 
 /// An array of plain numbers for vector loops: it starts on a cache line, is not initialised, and
-/// if it is large comes from memory that was used before.
+/// if it is large comes from memory that was used before, by whichever thread.
 template <class T>
 class Block {
  public:
   Block() = default;
   explicit Block(int64_t size) : bytes_(static_cast<size_t>(size) * sizeof(T)) {
-    if (bytes_ >= kLarge) {
+    if (bytes_ >= kLargeBlock) {
       data_ = static_cast<T*>(memory_ = allocate_large(bytes_));
       return;
     }
@@ -84,7 +85,7 @@ class Block {
     return *this;
   }
   ~Block() {
-    if (memory_ && bytes_ < kLarge)
+    if (memory_ && bytes_ < kLargeBlock)
       ::operator delete(memory_, bytes_ + kCacheLine);
     else if (memory_)
       free_large(memory_, bytes_);
@@ -95,6 +96,8 @@ class Block {
 
  private:
   static constexpr size_t kCacheLine = 64;
+  /// Smaller ones come from malloc, which has memory for each thread: it is in that one's cache.
+  static constexpr size_t kLargeBlock = size_t{256} << 10;
   T* data_ = nullptr;
   void* memory_ = nullptr;
   size_t bytes_ = 0;

@@ -7,32 +7,50 @@
 namespace arcgrad {
 namespace {
 
-/// The part of a sum of moved weights that falls on output arcs from `begin` on.
+/// Calls `f(scaled)` with the function that multiplies a weight by `factor`.
+template <class From, class To, class Use>
+void with_factor(double factor, const Use& f) {
+  const auto narrow = static_cast<To>(factor);
+  if (factor == 1.0)
+    f([](From w) { return static_cast<To>(w); });
+  else if (sizeof(From) <= sizeof(To) && static_cast<double>(narrow) == factor)
+    f([narrow](From w) { return narrow * static_cast<To>(w); });  // rounds as a product in double
+  else
+    f([factor](From w) { return static_cast<To>(factor * w); });
+}
+
+/// Adds the part of moved weights that falls on output arcs from `begin` on, or sets it.
 template <class From, class To>
-void add_block(std::span<const From> from, const ArcMap& map, int64_t begin, double factor,
-               std::span<To> out) {
+void move_block(std::span<const From> from, const ArcMap& map, int64_t begin, double factor,
+                bool is_first, std::span<To> out) {
   const auto count = static_cast<int64_t>(out.size());
   if (!map.arcs().empty()) {
+    if (is_first) std::ranges::fill(out, To{0});
     const int32_t* arc = map.arcs().data() + begin;
     for (int64_t k = 0; k < count; ++k)
       if (arc[k] >= 0) out[k] += static_cast<To>(factor * from[arc[k]]);
     return;
   }
   const int64_t shift = begin + map.shift();
-  const int64_t first = std::max<int64_t>(0, -shift);
-  const int64_t last = std::min(count, static_cast<int64_t>(from.size()) - shift);
-  if (factor == 1.0)
-    for (int64_t k = first; k < last; ++k) out[k] += static_cast<To>(from[k + shift]);
-  else
-    for (int64_t k = first; k < last; ++k) out[k] += static_cast<To>(factor * from[k + shift]);
+  const int64_t first = std::clamp<int64_t>(-shift, 0, count);
+  const int64_t last = std::clamp<int64_t>(static_cast<int64_t>(from.size()) - shift, first, count);
+  const From* in = from.data() + shift;
+  with_factor<From, To>(factor, [&](const auto& scaled) {
+    if (is_first)
+      for (int64_t k = first; k < last; ++k) out[k] = scaled(in[k]);
+    else
+      for (int64_t k = first; k < last; ++k) out[k] += scaled(in[k]);
+  });
+  if (!is_first) return;
+  std::fill(out.begin(), out.begin() + first, To{0});
+  std::fill(out.begin() + last, out.end(), To{0});
 }
 
 template <class From, class To>
 void add_scaled(const From* from, To* to, int64_t count, double factor) {
-  if (factor == 1.0)
-    for (int64_t k = 0; k < count; ++k) to[k] += static_cast<To>(from[k]);
-  else
-    for (int64_t k = 0; k < count; ++k) to[k] += static_cast<To>(factor * from[k]);
+  with_factor<From, To>(factor, [&](const auto& scaled) {
+    for (int64_t k = 0; k < count; ++k) to[k] += scaled(from[k]);
+  });
 }
 
 class MovesRule final : public Rule {
@@ -123,11 +141,12 @@ Weights move_weights(int64_t size, DType dtype, std::span<const Moved> inputs) {
   dispatch(dtype, [&](auto to_kind) {
     using To = decltype(to_kind);
     write_blocks(out.fill<To>(), [&](size_t begin, std::span<To> block) {
-      std::ranges::fill(block, To{0});
+      if (inputs.empty()) std::ranges::fill(block, To{0});
       for (size_t i = 0; i < inputs.size(); ++i)
         dispatch(weights[i].dtype(), [&](auto kind) {
           const auto from = weights[i].view<decltype(kind)>();
-          add_block(from, inputs[i].map, static_cast<int64_t>(begin), inputs[i].factor, block);
+          move_block(from, inputs[i].map, static_cast<int64_t>(begin), inputs[i].factor, i == 0,
+                     block);
         });
     });
   });
