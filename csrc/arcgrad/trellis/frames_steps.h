@@ -63,23 +63,29 @@ inline constexpr int kUnroll = 4;
 template <class T>
 using L = Lanes<T, kWidth>;
 
-/// exp(x) for x of at most 80; 0 below -88, and small there in any case: about 1e-38 has no digits.
-ARCGRAD_INLINE L<float>::F exp_of(L<float>::F x) {
+/// exp(x) for x between -87 and 80.
+ARCGRAD_INLINE L<float>::F exp_within(L<float>::F x) {
   using F = L<float>::F;
   // Without a sign, as the sum may overflow where x is out of range.
   typedef uint32_t U __attribute__((vector_size(sizeof(F))));
-  // 2^y. At the bound, where y has no fraction, the result is the number with no bit set.
-  const F y = larger<F>(x * 1.44269504f, F{} - 127.0f);
   const F round = F{} + 12582912.0f;  // 1.5 * 2^23: adding it rounds to whole numbers
-  const F shifted = y + round;
-  const F f = y - (shifted - round);
-  // The polynomial with the smallest relative error, 2e-9, for f between -0.5 and 0.5.
-  const F f2 = f * f;
-  F p = (9.618437358e-3f + f * 1.339887459e-3f) + f2 * 1.535336207e-4f;
-  p = p * f2 + (2.402264791e-1f + f * 5.550332471e-2f);
-  p = p * f2 + (1.0f + f * 6.931472029e-1f);
+  const F shifted = x * 1.44269504f + round;
+  const F whole = shifted - round;
+  // log(2) in two parts, of which the first has few digits, so that its product is exact.
+  const F r = (x - whole * 0.693359375f) + whole * 2.12194440e-4f;
+  // The polynomial with the smallest relative error, 3e-9. Its first terms come last, so that what
+  // they round hardly counts.
+  const F r2 = r * r;
+  F p = (4.166838750e-2f + r * 8.368711216e-3f) + r2 * 1.381461051e-3f;
+  p = p * r2 + (4.999999345e-1f + r * 1.666652068e-1f);
+  p = (p * r2 + r) + 1.0f;
   // The low bits of the shifted number are those of the exponent.
   return bits_as<F>(bits_as<U>(p) + (bits_as<U>(shifted) << L<float>::kFractionBits));
+}
+
+/// exp(x) for x of at most 80; 0 where it would be smaller than a normal number.
+ARCGRAD_INLINE L<float>::F exp_of(L<float>::F x) {
+  return bits_as<L<float>::F>(bits_as<L<float>::I>(exp_within(x)) & (x >= L<float>::F{} - 87.0f));
 }
 
 ARCGRAD_INLINE L<double>::F exp_of(L<double>::F x) {
@@ -89,8 +95,11 @@ ARCGRAD_INLINE L<double>::F exp_of(L<double>::F x) {
   return mantissa * power<L<double>>(exponent);
 }
 
-/// A term of a sum whose largest term is about 1. Any number if x is too large.
-ARCGRAD_INLINE L<float>::F term(L<float>::F x) { return exp_of(x); }
+/// A term of a sum whose largest term is about 1, so that very small ones do not matter. Any number
+/// if x is too large.
+ARCGRAD_INLINE L<float>::F term(L<float>::F x) {
+  return exp_within(larger<L<float>::F>(x, L<float>::F{} - 87.0f));
+}
 ARCGRAD_INLINE L<double>::F term(L<double>::F x) {
   return exp_of(x < 80.0 ? x : L<double>::F{} + 80.0);
 }
