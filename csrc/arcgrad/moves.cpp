@@ -27,8 +27,12 @@ void move_block(std::span<const From> from, const ArcMap& map, int64_t begin, do
   if (!map.arcs().empty()) {
     if (is_first) std::ranges::fill(out, To{0});
     const int32_t* arc = map.arcs().data() + begin;
-    for (int64_t k = 0; k < count; ++k)
-      if (arc[k] >= 0) out[k] += static_cast<To>(factor * from[arc[k]]);
+    // The choice of an address needs no jump, which would often be taken by surprise.
+    const From none{0};
+    with_factor<From, To>(factor, [&](const auto& scaled) {
+      for (int64_t k = 0; k < count; ++k)
+        out[k] += scaled(*(arc[k] < 0 ? &none : from.data() + arc[k]));
+    });
     return;
   }
   const int64_t shift = begin + map.shift();

@@ -30,19 +30,19 @@ using Column = Buffer<int32_t>;
 
 /// The arcs of each node: node n has the slots [offset[n], offset[n + 1]).
 struct Adjacency {
-  std::vector<int32_t> offset;
+  Column offset;
   /// Arc of each slot, ascending within a node; empty if slot k is arc k.
-  std::vector<int32_t> arcs;
+  Column arcs;
   /// The node at the far end of each slot's arc.
   std::span<const int32_t> node;
-  std::vector<int32_t> own_node;
+  Column own_node;
 
   int32_t arc(int32_t slot) const { return arcs.empty() ? slot : arcs[slot]; }
 };
 
 /// The arcs leaving each node by ascending label, so that a label is found by bisection.
 struct LabelIndex {
-  std::vector<int32_t> offset, label, arc, dst;
+  Column offset, label, arc, dst;
 };
 
 /// An order of the nodes in which arcs go forward, as far as cycles allow.

@@ -22,8 +22,8 @@ struct Slots {
 /// Calls `emit(a, b)` for the slots `a` of `few` and `b` of `many` whose labels are equal.
 template <class Emit>
 void match(const Slots& few, const Slots& many, const Emit& emit) {
-  const std::vector<int32_t>& label = few.index.label;
-  const std::vector<int32_t>& other = many.index.label;
+  const Column& label = few.index.label;
+  const Column& other = many.index.label;
   const auto emit_all = [&](int32_t a) {
     int32_t b = many.begin;
     for (int32_t length = many.size(); length > 0;) {

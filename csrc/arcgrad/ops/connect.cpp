@@ -22,13 +22,13 @@ void mark(const Adjacency& along, std::span<const int32_t> sources, uint8_t bit,
   }
 }
 
-/// Whether only some of `allowed`, ascending, have no arc.
-bool have_arcs_except(const Adjacency& adjacency, std::span<const int32_t> allowed) {
-  for (size_t n = 0; n + 1 < adjacency.offset.size(); ++n)
-    if (adjacency.offset[n] == adjacency.offset[n + 1] &&
-        !std::ranges::binary_search(allowed, static_cast<int32_t>(n)))
-      return false;
-  return true;
+/// Whether all nodes but some of `others` are at an `end` of an arc.
+bool have_arcs_except(int32_t num_nodes, std::span<const int32_t> end,
+                      std::span<const int32_t> others) {
+  Buffer<uint8_t> has_arc(static_cast<size_t>(num_nodes), 0);
+  for (int32_t n : end) has_arc[n] = 1;
+  for (int32_t n : others) has_arc[n] = 1;
+  return std::ranges::find(has_arc, 0) == has_arc.end();
 }
 
 }  // namespace
@@ -36,8 +36,8 @@ bool have_arcs_except(const Adjacency& adjacency, std::span<const int32_t> allow
 Graph connect(const Graph& graph) {
   const Topology& t = graph.topology();
   // Without cycles, following arcs backwards ends at a node without any, which has to be a start.
-  if (t.is_acyclic() && have_arcs_except(t.in(), t.start()) &&
-      have_arcs_except(t.out(), t.accept()))
+  if (t.is_acyclic() && have_arcs_except(t.num_nodes(), t.dst(), t.start()) &&
+      have_arcs_except(t.num_nodes(), t.src(), t.accept()))
     return record_moves("connect", graph.topology_ptr(), {{graph, ArcMap::identity()}});
   std::vector<uint8_t> marks(static_cast<size_t>(t.num_nodes()));
   mark(t.out(), t.start(), 1, marks);
