@@ -40,8 +40,9 @@ void move_block(std::span<const From> from, const ArcMap& map, int64_t begin, do
   const int64_t last = std::clamp<int64_t>(static_cast<int64_t>(from.size()) - shift, first, count);
   const From* in = from.data() + shift;
   with_factor<From, To>(factor, [&](const auto& scaled) {
+    // The sum with 0 makes 0 of -0, which a loss of 0 should not be.
     if (is_first)
-      for (int64_t k = first; k < last; ++k) out[k] = scaled(in[k]);
+      for (int64_t k = first; k < last; ++k) out[k] = To{0} + scaled(in[k]);
     else
       for (int64_t k = first; k < last; ++k) out[k] += scaled(in[k]);
   });
