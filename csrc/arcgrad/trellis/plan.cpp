@@ -268,8 +268,8 @@ Kernel Plan::choose(const char* op, const Group& group, std::string* reason) con
   constexpr int32_t kFewPlaces = 8;
   const size_t count = group.examples.size();
   if (!form.offsets.empty() && (form.num_places >= kFewPlaces || count == 1))
-    return because(Kernel::diagonal, "arcs go ", form.offsets.size(), " distances in a row of ",
-                   form.num_places, " places");
+    return because(Kernel::diagonal, "places in a row: ", form.num_places,
+                   "; distances that arcs go: ", form.offsets.size());
   if (count > 1) return because(Kernel::lanes, count, " examples share the graph");
   return because(Kernel::csr, "the graph is used by one example and has no special shape");
 }
