@@ -544,10 +544,14 @@ def test_distributed_training(tmp_path):
     try:
         layer = make(dtype=torch.float32)
         x = random(2, 5, 3, dtype=torch.float32)
-        parallel = nn.parallel.DistributedDataParallel(copy.deepcopy(layer))
-        for module in (parallel, layer):
-            module(x).sum().backward()
-        assert torch.equal(parallel.module.weight.grad, layer.weight.grad)
+        copied = copy.deepcopy(layer)
+        parallel = nn.parallel.DistributedDataParallel(copied)
+        parallel(x).sum().backward()
+        # The group must not end with the module: that waits for gloo's threads under the lock of
+        # the interpreter, for which they may wait.
+        del parallel
+        layer(x).sum().backward()
+        assert torch.equal(copied.weight.grad, layer.weight.grad)
     finally:
         dist.destroy_process_group()
 
