@@ -119,12 +119,7 @@ class FloatScores {
       best = steps_.best_sum(width_, matrix_row(v), of_example(before, i), sums_.get());
       if (best == kImpossible) return best;
       *count = steps_.find_sums(width_, sums_.get(), lowest(best, slack), terms);
-      // Most often the terms lead to all places in order.
-      const int32_t* index = form_.out.index.data();
-      for (int32_t* to = terms; to < terms + *count; ++to)
-        *to = begin + *to < middle && index[begin + *to] == *to
-                  ? begin + *to
-                  : static_cast<int32_t>(std::find(index + begin, index + middle, *to) - index);
+      for (int32_t* to = terms; to < terms + *count; ++to) *to = term_between(v, *to);
     } else if (form_.is_dense) {
       for (int32_t k = begin; k < end; ++k) best = std::max(best, dense_term(k, left, before, i));
       if (best == kImpossible) return best;
@@ -152,6 +147,15 @@ class FloatScores {
   /// be on a best path of example i; -1 if it is not the only one. In a dense form.
   int32_t find_only(int32_t v, int32_t left, const float* before, size_t i) const {
     return steps_.only_sum(width_, matrix_row(v), of_example(before, i), state(left - 1, i).slack);
+  }
+
+  /// The term that leads from one place to another in a dense form, where there is only one.
+  int32_t term_between(int32_t from, int32_t to) const {
+    const int32_t* index = form_.out.index.data();
+    const int32_t begin = form_.out.offset[from], middle = form_.middle[from];
+    // Most often the terms lead to all places in order.
+    if (begin + to < middle && index[begin + to] == to) return begin + to;
+    return static_cast<int32_t>(std::find(index + begin, index + middle, to) - index);
   }
 
   /// A number that is not above top - slack, but hardly below it.
@@ -531,20 +535,12 @@ class Tracer {
       return left == begin.left ? begin.value : trail_[static_cast<size_t>(left)];
     };
     const auto visit = [&](int32_t left) {
-      f(term_between(value_at(left), value_at(left - 1)), left);
+      f(scores_.term_between(value_at(left), value_at(left - 1)), left);
     };
     if (is_backwards)
       for (int32_t left = end.left + 1; left <= begin.left; ++left) visit(left);
     else
       for (int32_t left = begin.left; left > end.left; --left) visit(left);
-  }
-  /// The term that leads from one place to another in a dense form, where there is only one.
-  int32_t term_between(int32_t from, int32_t to) const {
-    const int32_t* index = form_.out.index.data();
-    const int32_t begin = form_.out.offset[from], middle = form_.middle[from];
-    // Most often the terms lead to all places in order.
-    if (begin + to < middle && index[begin + to] == to) return begin + to;
-    return static_cast<int32_t>(std::find(index + begin, index + middle, to) - index);
   }
   void add_step(BestAlignment& out, int32_t term, int32_t left) const {
     out.steps.push_back({form_.out.arc[term], example_.frames - left,
