@@ -8,7 +8,6 @@
 #include "arcgrad/error.h"
 #include "arcgrad/key_index.h"
 #include "arcgrad/parallel.h"
-#include "arcgrad/stream.h"
 
 namespace arcgrad::trellis {
 namespace {
@@ -153,7 +152,9 @@ EmissionsGrads::EmissionsGrads(std::vector<Weights*> grads, std::vector<int32_t>
       own_[i] = Weights::zeros(grads_[i]->size(), grads_[i]->dtype());
     if (is_unset_[i]) num_unset += static_cast<size_t>(grads_[i]->size());
   }
-  is_large_ = num_unset * sizeof(float) >= kStreamed;
+  // What is smaller may still be in the caches when the network reads it.
+  constexpr size_t kLargeGradient = size_t{16} << 20;
+  is_large_ = num_unset * sizeof(float) >= kLargeGradient;
 }
 
 EmissionsGrad EmissionsGrads::at(size_t i) const {
