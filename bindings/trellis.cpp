@@ -1,3 +1,4 @@
+#include "arcgrad/later.h"
 #include "arcgrad/trellis/scores.h"
 #include "arcgrad/trellis/steps.h"
 #include "common.h"
@@ -78,6 +79,8 @@ How many bytes the scores of one call may keep for their gradients; see :func:`s
         "For tests: use the portable loops although the processor can do more.");
   m.def("force_history_stride", &trellis::force_history_stride, "stride"_a,
         "For tests: keep every so many frames; 0 for the usual choice.");
+  m.def("force_later", &force_later, "force"_a,
+        "For tests: leave the arcs and weights of small results, too, to whoever looks at them.");
   m.def(
       "frame_scores",
       [](const Graph& product) { return trellis::frame_scores(product.snapshot()); }, "product"_a,

@@ -1,10 +1,84 @@
 #include "arcgrad/beside.h"
 
 #include <algorithm>
+#include <mutex>
 
-#include "arcgrad/stream.h"
+#include "arcgrad/later.h"
 
 namespace arcgrad {
+namespace {
+
+int32_t count_arcs(const Parts& parts) {
+  return parts.num_arcs + static_cast<int32_t>(parts.epsilon_src.size());
+}
+
+bool is_acceptor(const Parts& parts) {
+  return std::ranges::all_of(parts.parts, [](const auto& p) { return p.topology->is_acceptor(); });
+}
+
+int32_t depth_of(const Parts& parts) {
+  int32_t depth = 0;
+  for (const auto& part : parts.parts) depth = std::max(depth, part.topology->depth());
+  return depth + 1;
+}
+
+void copy_parts(const Parts& parts, Arrays& to, size_t first_arc, int32_t node_shift) {
+  for (const auto& part : parts.parts)
+    part.topology->copy_arcs(to, first_arc + static_cast<size_t>(part.first_arc),
+                             node_shift + part.first_node);
+  size_t arc = first_arc + static_cast<size_t>(parts.num_arcs);
+  for (size_t i = 0; i < parts.epsilon_src.size(); ++i, ++arc) {
+    to.src[arc] = parts.epsilon_src[i] + node_shift;
+    to.dst[arc] = parts.epsilon_dst[i] + node_shift;
+    to.ilabel[arc] = kEpsilon;
+    if (!to.olabel.empty()) to.olabel[arc] = kEpsilon;
+  }
+}
+
+void make_arcs(const Parts& parts, Arrays& arrays) {
+  const auto count = static_cast<size_t>(count_arcs(parts));
+  for (auto* column : {&arrays.src, &arrays.dst, &arrays.ilabel}) column->resize(count);
+  if (!is_acceptor(parts)) arrays.olabel.resize(count);
+  copy_parts(parts, arrays, 0, 0);
+}
+
+/// Such arcs before somebody looks; then the parts are let go.
+class PartsRule final : public ArcRule {
+ public:
+  explicit PartsRule(Parts parts)
+      : parts_(std::make_shared<const Parts>(std::move(parts))),
+        num_arcs_(count_arcs(*parts_)),
+        depth_(depth_of(*parts_)),
+        is_acceptor_(arcgrad::is_acceptor(*parts_)) {}
+
+  int32_t num_arcs() const override { return num_arcs_; }
+  bool is_acceptor() const override { return is_acceptor_; }
+  void make(Arrays& arrays) const override {
+    make_arcs(*get(), arrays);
+    std::shared_ptr<const Parts> old;
+    std::lock_guard lock(mutex_);
+    old.swap(parts_);
+  }
+  bool copy_arcs(Arrays& to, size_t first_arc, int32_t node_shift) const override {
+    const auto parts = get();
+    if (parts) copy_parts(*parts, to, first_arc, node_shift);
+    return parts != nullptr;
+  }
+  int32_t depth() const override { return get() ? depth_ : 0; }
+
+ private:
+  std::shared_ptr<const Parts> get() const {
+    std::lock_guard lock(mutex_);
+    return parts_;
+  }
+
+  mutable std::mutex mutex_;
+  mutable std::shared_ptr<const Parts> parts_;
+  int32_t num_arcs_, depth_;
+  bool is_acceptor_;
+};
+
+}  // namespace
 
 Beside::Beside(const char* op, std::vector<Graph> graphs, int32_t first_node, size_t num_epsilon)
     : op_(op), graphs_(std::move(graphs)) {
@@ -15,47 +89,38 @@ Beside::Beside(const char* op, std::vector<Graph> graphs, int32_t first_node, si
   }
   require_size(op, "nodes", num_nodes);
   require_size(op, "arcs", num_arcs + static_cast<int64_t>(num_epsilon));
-  const bool is_acceptor =
-      std::ranges::all_of(graphs_, [](const Graph& g) { return g.topology().is_acceptor(); });
-  const auto count = static_cast<size_t>(num_arcs);
-  for (auto* column : {&arrays.src, &arrays.dst, &arrays.ilabel, &arrays.olabel}) {
-    if (is_acceptor && column == &arrays.olabel) break;
-    column->reserve(count + num_epsilon);
-    column->resize(count);
-  }
-  int32_t node = first_node, arc = 0;
+  arrays.num_nodes = static_cast<int32_t>(num_nodes);
+  parts_.parts.reserve(graphs_.size());
   for (const Graph& graph : graphs_) {
-    const Topology& t = graph.topology();
-    node_offset_.push_back(node);
-    arc_offset_.push_back(arc);
-    auto copy = [arc](std::span<const int32_t> from, Column& to, int32_t shift) {
-      write_blocks(std::span(to).subspan(static_cast<size_t>(arc), from.size()),
-                   [&](size_t begin, std::span<int32_t> block) {
-                     for (size_t k = 0; k < block.size(); ++k) block[k] = from[begin + k] + shift;
-                   });
-    };
-    copy(t.src(), arrays.src, node);
-    copy(t.dst(), arrays.dst, node);
-    copy(t.ilabel(), arrays.ilabel, 0);
-    if (!is_acceptor) copy(t.olabel(), arrays.olabel, 0);
-    node += t.num_nodes();
-    arc += t.num_arcs();
+    parts_.parts.push_back({graph.topology_ptr(), first_node, parts_.num_arcs});
+    first_node += graph.num_nodes();
+    parts_.num_arcs += graph.num_arcs();
   }
-  arrays.num_nodes = node;
+  parts_.epsilon_src.reserve(num_epsilon);
+  parts_.epsilon_dst.reserve(num_epsilon);
 }
 
 void Beside::add_epsilon(int32_t src, int32_t dst) {
-  arrays.src.push_back(src);
-  arrays.dst.push_back(dst);
-  arrays.ilabel.push_back(kEpsilon);
-  if (!arrays.olabel.empty()) arrays.olabel.push_back(kEpsilon);
+  parts_.epsilon_src.push_back(src);
+  parts_.epsilon_dst.push_back(dst);
 }
 
 Graph Beside::record() && {
   std::vector<Moved> inputs;
+  inputs.reserve(graphs_.size());
   for (size_t i = 0; i < graphs_.size(); ++i)
-    inputs.push_back({graphs_[i], ArcMap::identity(arc_offset_[i])});
-  return record_moves(op_, std::move(arrays), std::move(inputs));
+    inputs.push_back({graphs_[i], ArcMap::identity(parts_.parts[i].first_arc)});
+  TopologyPtr topology;
+  if (is_for_later(count_arcs(parts_))) {
+    if (depth_of(parts_) > kMaxLater)
+      for (const auto& part : parts_.parts) part.topology->src();
+    topology = std::make_shared<Topology>(std::move(arrays),
+                                          std::make_unique<const PartsRule>(std::move(parts_)));
+  } else {
+    make_arcs(parts_, arrays);
+    topology = std::make_shared<Topology>(std::move(arrays));
+  }
+  return record_moves(op_, std::move(topology), std::move(inputs), When::at_first_look);
 }
 
 }  // namespace arcgrad

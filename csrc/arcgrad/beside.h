@@ -6,25 +6,37 @@
 
 namespace arcgrad {
 
+/// Topologies side by side: all their arcs in order, and epsilon arcs after them.
+struct Parts {
+  struct Part {
+    TopologyPtr topology;
+    int32_t first_node, first_arc;
+  };
+  std::vector<Part> parts;
+  Column epsilon_src, epsilon_dst;
+  int32_t num_arcs = 0;  // without the epsilon arcs
+};
+
 /// Graphs put side by side, the beginning of the rational operations: all nodes and arcs in order,
-/// no starts or accepts yet.
+/// no starts or accepts yet. The arcs of a large result are made when somebody first looks at them.
 class Beside {
  public:
   /// `first_node` ids are left free at the front, and there is room for `num_epsilon` more arcs.
   Beside(const char* op, std::vector<Graph> graphs, int32_t first_node = 0, size_t num_epsilon = 0);
 
   /// Where node `n` of graph `i` is.
-  int32_t node(size_t i, int32_t n) const { return node_offset_[i] + n; }
+  int32_t node(size_t i, int32_t n) const { return parts_.parts[i].first_node + n; }
   /// Adds an epsilon arc of weight 0.
   void add_epsilon(int32_t src, int32_t dst);
   Graph record() &&;
 
+  /// All but the arcs.
   Arrays arrays;
 
  private:
   const char* op_;
   std::vector<Graph> graphs_;
-  std::vector<int32_t> node_offset_, arc_offset_;
+  Parts parts_;
 };
 
 }  // namespace arcgrad

@@ -33,7 +33,8 @@ Graph record_sum(const char* op, const Graph& first, const Graph& second, double
           b.num_arcs(), " arcs");
   if (!same_structure(a, b)) fail_structure(op, a, b);
   return record_moves(op, first.topology_ptr(),
-                      {{first, ArcMap::identity()}, {second, ArcMap::identity(), factor}});
+                      {{first, ArcMap::identity()}, {second, ArcMap::identity(), factor}},
+                      When::at_first_look);
 }
 
 }  // namespace arcgrad

@@ -132,6 +132,8 @@ class ArcMap {
   bool is_identity() const { return !owner_ && offset_ == 0; }
   /// Whether it sends weights to listed arcs, as the transpose of a gather does.
   bool is_scatter() const { return owner_ && transposed_; }
+  /// Whether it moves all weights together, by the same number of arcs.
+  bool is_shift() const { return !owner_; }
   /// For any other map: the arcs that output arcs take, or if there are none, what to add to an
   /// output arc for its input arc.
   std::span<const int32_t> arcs() const { return arcs_; }
@@ -161,9 +163,13 @@ Weights move_weights(int64_t size, DType dtype, std::span<const Moved> inputs);
 /// The rule of an op that only moves weights.
 std::unique_ptr<Rule> make_moves_rule(std::span<const Moved> inputs);
 
+/// When the weights of a large output are computed.
+enum class When : uint8_t { now, at_first_look };
+
 /// Records an op that only moves weights. The gradient follows the maps backwards, so such an op
 /// needs no rule of its own. The output has the widest dtype of its inputs.
-Graph record_moves(const char* op, TopologyPtr topology, std::vector<Moved> inputs);
+Graph record_moves(const char* op, TopologyPtr topology, std::vector<Moved> inputs,
+                   When when = When::now);
 /// The same for a fresh topology.
 Graph record_moves(const char* op, Arrays arrays, std::vector<Moved> inputs);
 

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "arcgrad/error.h"
+#include "arcgrad/stream.h"
 #include "arcgrad/trellis/form.h"
 
 namespace arcgrad {
@@ -206,6 +207,18 @@ const Arrays& Topology::arrays() const {
   return arrays_;
 }
 
+void Topology::copy_arcs(Arrays& to, size_t first_arc, int32_t node_shift) const {
+  if (rule_ && rule_->copy_arcs(to, first_arc, node_shift)) return;
+  auto copy = [first_arc](std::span<const int32_t> from, Column& column, int32_t shift) {
+    copy_mapped(from, std::span(column).subspan(first_arc, from.size()),
+                [shift](auto entry) { return entry + shift; });
+  };
+  copy(src(), to.src, node_shift);
+  copy(dst(), to.dst, node_shift);
+  copy(ilabel(), to.ilabel, 0);
+  if (!to.olabel.empty()) copy(olabel(), to.olabel, 0);
+}
+
 Topology::Derived& Topology::derived() const {
   std::call_once(derived_once_, [this] { derived_ = std::make_unique<Derived>(); });
   return *derived_;
@@ -213,7 +226,8 @@ Topology::Derived& Topology::derived() const {
 
 bool Topology::is_acceptor() const {
   if (base_) return change_.ilabel == change_.olabel || base_->is_acceptor();
-  if (dense_ || rule_ || arrays_.olabel.empty()) return true;
+  if (rule_) return rule_->is_acceptor();
+  if (dense_ || arrays_.olabel.empty()) return true;
   return derived().is_acceptor.get([this] { return arrays_.ilabel == arrays_.olabel; });
 }
 
@@ -277,8 +291,10 @@ const Order& Topology::order() const {
 
 const std::shared_ptr<const trellis::Form>& Topology::form(Side side) const {
   if (is_acceptor()) side = Side::input;
-  return derived().form[static_cast<int>(side)].get(
-      [&] { return rule_ ? rule_->form() : std::make_shared<const trellis::Form>(*this, side); });
+  return derived().form[static_cast<int>(side)].get([&] {
+    auto form = rule_ ? rule_->form() : nullptr;
+    return form ? form : std::make_shared<const trellis::Form>(*this, side);
+  });
 }
 
 Arrays Topology::release() && {

@@ -66,16 +66,21 @@ struct Arrays {
   Column src, dst, ilabel, olabel;
 };
 
-/// Arcs that follow from something smaller, and are made only if somebody looks at them. Each has
-/// one label for both sides.
+/// Arcs that follow from something else, and are made only if somebody looks at them.
 class ArcRule {
  public:
   virtual ~ArcRule() = default;
   virtual int32_t num_arcs() const = 0;
+  /// Whether each has one label for both sides.
+  virtual bool is_acceptor() const { return true; }
   /// Sets the columns of the arcs.
   virtual void make(Arrays& arrays) const = 0;
-  /// What Topology::form() is, found without the arcs.
-  virtual std::shared_ptr<const trellis::Form> form() const = 0;
+  /// Does what Topology::copy_arcs() does without making the arcs, if that is no more work.
+  virtual bool copy_arcs(Arrays&, size_t, int32_t) const { return false; }
+  /// How many rules that were not asked yet stand on top of each other, this one included.
+  virtual int32_t depth() const { return 1; }
+  /// What Topology::form() is, if it can be found without the arcs.
+  virtual std::shared_ptr<const trellis::Form> form() const { return nullptr; }
 };
 
 /// Nodes, arcs and labels, without weights. Immutable once shared, and safe to read from many
@@ -130,6 +135,10 @@ class Topology {
   std::span<const int32_t> ilabel() const { return label(Side::input); }
   std::span<const int32_t> olabel() const { return label(Side::output); }
   const Arrays& arrays() const;
+  /// Writes the arcs into columns of `to`, from `first_arc` on, with `node_shift` added to nodes.
+  void copy_arcs(Arrays& to, size_t first_arc, int32_t node_shift) const;
+  /// How many rules stand on top of each other here; see ArcRule::depth().
+  int32_t depth() const { return rule_ ? rule_->depth() : base_ ? base_->depth() : 0; }
 
   /// Whether every arc has the same label on both sides.
   bool is_acceptor() const;

@@ -67,23 +67,55 @@ Weights Weights::zeros(int64_t size, DType dtype) { return make(size, dtype, tru
 
 Weights Weights::zeros_later(int64_t size, DType dtype) {
   Weights out = make(size, dtype, false);
-  out.is_unset_ = true;
+  out.state_ = State::unset;
   return out;
 }
 
 Weights Weights::zeros_later(std::shared_ptr<void> owner, void* data, Layout layout, DType dtype) {
   Weights out = borrow(std::move(owner), data, layout, dtype);
-  out.is_unset_ = true;
+  out.state_ = State::unset;
   return out;
 }
 
-void Weights::write_zeros() const {
-  is_unset_ = false;
+Weights Weights::later(std::shared_ptr<const Formula> formula, int64_t size, DType dtype) {
+  Weights out;
+  out.data_ = formula.get();
+  out.owner_ = std::move(formula);
+  out.layout_ = row(size);
+  out.dtype_ = dtype;
+  out.state_ = State::later;
+  return out;
+}
+
+const void* Weights::settle() const {
+  if (state_ == State::later) return static_cast<const Formula*>(data_)->made().data_;
+  state_ = State::set;
   dispatch(dtype_, [&](auto kind) {
     using T = decltype(kind);
     for_each_row(static_cast<T*>(const_cast<void*>(data_)), layout_,
                  [](T* row, int64_t, int64_t count) { std::fill_n(row, count, T{0}); });
   });
+  return data_;
+}
+
+const Formula* Weights::formula() const {
+  if (state_ != State::later) return nullptr;
+  const auto* formula = static_cast<const Formula*>(data_);
+  return formula->is_made() ? nullptr : formula;
+}
+
+const std::shared_ptr<const void>& Weights::owner() const {
+  return state_ == State::later ? static_cast<const Formula*>(data_)->made().owner_ : owner_;
+}
+
+const Weights& Formula::made() const {
+  if (is_made()) return made_;
+  std::lock_guard lock(mutex_);
+  if (!is_made()) {
+    made_ = make();
+    is_made_.store(true, std::memory_order_release);
+  }
+  return made_;
 }
 
 void Weights::add(const Weights& other) {
@@ -128,8 +160,8 @@ Weights Weights::borrow(std::shared_ptr<const void> owner, const void* data, Lay
 double Weights::operator[](int64_t i) const {
   const int64_t at =
       (i / layout_.cols) * layout_.row_stride + (i % layout_.cols) * layout_.col_stride;
-  return dtype_ == DType::float32 ? static_cast<double>(static_cast<const float*>(data_)[at])
-                                  : static_cast<const double*>(data_)[at];
+  return dtype_ == DType::float32 ? static_cast<double>(static_cast<const float*>(data())[at])
+                                  : static_cast<const double*>(data())[at];
 }
 
 Weights Weights::contiguous() const { return cast(dtype_); }
@@ -139,7 +171,7 @@ Weights Weights::cast(DType dtype) const {
   Weights out = uninitialized(size(), dtype);
   dispatch(dtype_, [&](auto from) {
     dispatch(dtype, [&](auto to) {
-      copy_strided(static_cast<const decltype(from)*>(data_), layout_,
+      copy_strided(static_cast<const decltype(from)*>(data()), layout_,
                    out.fill<decltype(to)>().data());
     });
   });
@@ -149,19 +181,19 @@ Weights Weights::cast(DType dtype) const {
 std::vector<double> Weights::to_vector() const {
   std::vector<double> out(static_cast<size_t>(size()));
   dispatch(dtype_, [&](auto kind) {
-    copy_strided(static_cast<const decltype(kind)*>(data_), layout_, out.data());
+    copy_strided(static_cast<const decltype(kind)*>(data()), layout_, out.data());
   });
   return out;
 }
 
 void Weights::append(double value, int64_t& capacity) {
   const int64_t count = size();
-  if (count >= capacity || owner_.use_count() != 1 || !layout_.is_contiguous()) {
+  if (count >= capacity || !is_own() || !layout_.is_contiguous()) {
     const int64_t room = std::max<int64_t>(8, 2 * count);
     Weights bigger = uninitialized(room, dtype_);
     dispatch(dtype_, [&](auto kind) {
       using T = decltype(kind);
-      copy_strided(static_cast<const T*>(data_), layout_, bigger.fill<T>().data());
+      copy_strided(static_cast<const T*>(data()), layout_, bigger.fill<T>().data());
     });
     *this = std::move(bigger);
     capacity = room;
@@ -174,11 +206,11 @@ void Weights::append(double value, int64_t& capacity) {
 }
 
 void Weights::set(int64_t i, double value) {
-  if (borrowed_ || owner_.use_count() != 1) {
+  if (!is_own()) {
     Weights copy = uninitialized(size(), dtype_);
     dispatch(dtype_, [&](auto kind) {
       using T = decltype(kind);
-      copy_strided(static_cast<const T*>(data_), layout_, copy.fill<T>().data());
+      copy_strided(static_cast<const T*>(data()), layout_, copy.fill<T>().data());
     });
     *this = std::move(copy);
   }

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <utility>
 #include <vector>
@@ -21,10 +23,13 @@ struct Layout {
   }
 };
 
+class Formula;
+
 /// Arc weights: a shared buffer of floats or doubles.
 ///
 /// A buffer is written only while its maker is the sole owner; after that it is never changed, so
-/// graphs, gradients and the tape share it freely. It may be borrowed, and then may be strided.
+/// graphs, gradients and the tape share it freely. It may be borrowed, and then may be strided, or
+/// stand for a formula until somebody looks.
 class Weights {
  public:
   Weights() = default;
@@ -43,38 +48,45 @@ class Weights {
   /// A buffer that `owner` keeps alive.
   static Weights borrow(std::shared_ptr<const void> owner, const void* data, Layout layout,
                         DType dtype);
+  /// `size` entries that `formula` computes when somebody first looks.
+  static Weights later(std::shared_ptr<const Formula> formula, int64_t size, DType dtype);
 
   int64_t size() const { return layout_.rows * layout_.cols; }
   DType dtype() const { return dtype_; }
   const Layout& layout() const { return layout_; }
-  const void* data() const {
-    clear();
-    return data_;
-  }
-  const std::shared_ptr<const void>& owner() const { return owner_; }
+  const void* data() const { return state_ == State::set ? data_ : settle(); }
+  const std::shared_ptr<const void>& owner() const;
+  /// Whether the buffer belongs to somebody who may change it.
+  bool is_borrowed() const { return borrowed_; }
   /// False for the weights of a default-constructed object.
   explicit operator bool() const { return data_ != nullptr; }
 
   /// The entries in order; the weights must be contiguous and of type T.
   template <class T>
   std::span<const T> view() const {
-    clear();
-    return {static_cast<const T*>(data_), static_cast<size_t>(size())};
+    return {static_cast<const T*>(data()), static_cast<size_t>(size())};
   }
   /// The same for the sole owner of a fresh buffer.
   template <class T>
   std::span<T> fill() {
-    clear();
-    return {static_cast<T*>(const_cast<void*>(data_)), static_cast<size_t>(size())};
+    return {static_cast<T*>(const_cast<void*>(data())), static_cast<size_t>(size())};
   }
 
   /// Writes the zeros that were put off.
   void clear() const {
-    if (is_unset_) [[unlikely]]
-      write_zeros();
+    if (state_ == State::unset) [[unlikely]]
+      settle();
   }
   /// Whether they were; the caller then has to set every entry.
-  bool take_unset() { return std::exchange(is_unset_, false); }
+  bool take_unset() {
+    if (state_ != State::unset) return false;
+    state_ = State::set;
+    return true;
+  }
+  /// The formula that these weights stand for, unless somebody has looked at them.
+  const Formula* formula() const;
+  /// Whether nobody else has these weights.
+  bool is_sole() const { return owner_.use_count() == 1; }
 
   double operator[](int64_t i) const;
   /// These weights if they are contiguous, else a contiguous copy.
@@ -90,15 +102,37 @@ class Weights {
   void set(int64_t i, double value);
 
  private:
+  enum class State : uint8_t { set, unset, later };
   static Weights make(int64_t size, DType dtype, bool zero);
-  void write_zeros() const;
+  /// Writes the zeros that were put off, or computes the formula; returns the entries.
+  const void* settle() const;
+  /// Whether entries may be changed where they are.
+  bool is_own() const { return state_ == State::set && !borrowed_ && owner_.use_count() == 1; }
 
   std::shared_ptr<const void> owner_;
-  const void* data_ = nullptr;
+  const void* data_ = nullptr;  // the formula in the state `later`
   Layout layout_;
   DType dtype_ = DType::float32;
   bool borrowed_ = false;
-  mutable bool is_unset_ = false;
+  mutable State state_ = State::set;
+};
+
+/// How weights are computed that nobody has looked at yet. Safe to ask from many threads.
+class Formula {
+ public:
+  virtual ~Formula() = default;
+  /// The weights, computed at the first call.
+  const Weights& made() const;
+  bool is_made() const { return is_made_.load(std::memory_order_acquire); }
+
+ protected:
+  /// Computes them, and lets go of what that took.
+  virtual Weights make() const = 0;
+  mutable std::mutex mutex_;  // held meanwhile
+
+ private:
+  mutable Weights made_;
+  mutable std::atomic<bool> is_made_ = false;
 };
 
 /// Calls `f(float{})` or `f(double{})` according to `dtype`.

@@ -4,7 +4,8 @@
 namespace arcgrad {
 
 Graph negate(const Graph& graph) {
-  return record_moves("negate", graph.topology_ptr(), {{graph, ArcMap::identity(), -1.0}});
+  return record_moves("negate", graph.topology_ptr(), {{graph, ArcMap::identity(), -1.0}},
+                      When::at_first_look);
 }
 
 }  // namespace arcgrad

@@ -8,7 +8,8 @@ namespace arcgrad {
 
 Graph scale(const Graph& graph, double factor) {
   require(std::isfinite(factor), "scale", "the factor must be finite, but it is ", factor);
-  return record_moves("scale", graph.topology_ptr(), {{graph, ArcMap::identity(), factor}});
+  return record_moves("scale", graph.topology_ptr(), {{graph, ArcMap::identity(), factor}},
+                      When::at_first_look);
 }
 
 }  // namespace arcgrad
