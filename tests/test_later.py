@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import os
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from spec import OPS
 from strategies import graphs
 from test_every_op import assert_meaning
-from tools import snapshot, with_dtype
+from tools import run_python, snapshot, with_dtype
 
 import arcgrad as ag
 from arcgrad import _core
@@ -200,6 +201,62 @@ def test_the_result_can_be_edited():
     both = ag.union([chain(5), chain(LARGE)])
     assert both.add_node() == LARGE + 7
     assert both.add_arc(0, LARGE + 7, 1) == LARGE + 5
+
+
+@pytest.mark.parametrize("share", [ag.Graph.detach, ag.negate])
+@pytest.mark.parametrize("num_arcs", [70, 70_000])
+def test_a_shared_graph_grows_into_memory_of_its_own(share, num_arcs):
+    graph = ag.Graph(calc_grad=False)
+    graph.add_node(start=True)
+    graph.add_node(accept=True)
+    for _ in range(num_arcs):
+        graph.add_arc(0, 1, 0)
+    shared = share(graph)
+    graph.set_weight(0, 0.0)
+    for _ in range(num_arcs):
+        graph.add_arc(0, 1, 0, 0, 1.0)
+        graph.set_weight(1, 0.0)
+    assert set(shared.weights_to_list()) == {0.0}
+    assert graph.weights_to_list() == [0.0] * num_arcs + [1.0] * num_arcs
+
+
+def test_many_small_parts():
+    words = [chain(5, seed) for seed in range(200)]
+    expected = np.concatenate([word.weights_to_numpy() for word in words * 100])
+    kept = ag.union(words * 100)
+    hidden = ag.scale(ag.concat([ag.closure(ag.union(words * 100)), words[0]]), 2.0)
+    assert np.array_equal(hidden.weights_to_numpy()[: len(expected)], 2.0 * expected)
+    assert np.array_equal(kept.weights_to_numpy(), expected)
+    mixed = ag.union([*words[:50] * 300, with_dtype(words[0], "float64")])
+    assert np.array_equal(
+        mixed.weights_to_numpy(),
+        np.concatenate([*(w.weights_to_numpy() for w in words[:50] * 300), expected[:5]]),
+    )
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_process_forked_from_somebody_who_looks():
+    code = """
+import os, threading, time, warnings
+import numpy as np
+import arcgrad as ag
+warnings.simplefilter("ignore")
+graph = ag.chain_graph(np.zeros(3_000_000, np.int32), calc_grad=False)
+for attempt in range(12):
+    made = ag.scale(ag.union([graph, graph]), 0.1)
+    look = made.weights_view if attempt % 2 else made.src_nodes
+    thread = threading.Thread(target=look)
+    thread.start()
+    time.sleep(0.001 * attempt)
+    child = os.fork()
+    if child == 0:
+        ok = made.weights_view()[7] == 0.0 and made.src_nodes()[-1] == 6_000_000
+        os._exit(0 if ok else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    thread.join()
+print("done")
+"""
+    assert run_python(code).strip() == "done"
 
 
 def test_long_chains_of_what_nobody_looked_at():

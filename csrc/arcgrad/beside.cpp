@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <mutex>
 
-#include "arcgrad/later.h"
-
 namespace arcgrad {
 namespace {
 

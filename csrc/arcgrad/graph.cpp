@@ -111,16 +111,18 @@ void Graph::settle() {
 Arrays& Graph::edit() {
   settle();
   GraphState& state = *state_;
-  if (state.var && (state.var->entry || state.var->source || state.var.use_count() > 1))
-    state.var.reset();
-  state.grad.reset();
-  // The only owner of a topology may change it, but what was derived from it has to go.
+  // What may fail comes first. The only owner of a topology may change it, but what was derived
+  // from it has to go.
+  state.weights.data();
   auto& own = const_cast<Topology&>(*state.topology);
-  const bool alone = state.topology.use_count() == 1;
+  const bool alone = is_sole(state.topology);
   if (!alone)
     state.topology = std::make_shared<Topology>(Arrays(state.topology->arrays()));
   else if (!own.is_pristine())
     state.topology = std::make_shared<Topology>(std::move(own).release());
+  if (state.var && (state.var->entry || state.var->source || state.var.use_count() > 1))
+    state.var.reset();
+  state.grad.reset();
   return const_cast<Topology&>(*state.topology).pristine();
 }
 
@@ -149,7 +151,7 @@ int32_t Graph::add_arc(int32_t src, int32_t dst, int32_t ilabel, int32_t olabel,
   arrays.src.push_back(src);
   arrays.dst.push_back(dst);
   arrays.ilabel.push_back(ilabel);
-  state_->weights.append(weight, state_->capacity);
+  state_->weights.append(weight);
   return static_cast<int32_t>(arrays.src.size()) - 1;
 }
 
@@ -191,7 +193,6 @@ void Graph::set_weights(Weights weights) {
   settle();
   if (state_->var && (state_->var->entry || state_->var->source)) state_->var.reset();
   state_->weights = std::move(weights);
-  state_->capacity = 0;
 }
 
 void Graph::set_weights(std::span<const double> weights) {

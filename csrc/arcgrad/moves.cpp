@@ -1,8 +1,8 @@
 #include <algorithm>
+#include <mutex>
 #include <type_traits>
 #include <utility>
 
-#include "arcgrad/later.h"
 #include "arcgrad/stream.h"
 #include "arcgrad/tape.h"
 
@@ -21,126 +21,109 @@ void with_factor(double factor, const Use& f) {
     f([factor](From w) { return static_cast<To>(factor * w); });
 }
 
-class Sum;
-
 /// What is moved into a sum.
 struct Term {
   Weights weights;
   ArcMap map;
   double factor;
-  /// The sum that the weights stand for, if it is computed where it is needed.
-  const Sum* hidden = nullptr;
+  /// The entries of the sum that it is part of, if weights are not listed but moved together.
+  int64_t begin() const { return -map.shift(); }
+  int64_t end() const { return begin() + weights.size(); }
 };
 
-/// Sets the entries of a sum from `begin` on.
-template <class T>
-void write_sum(std::span<const Term> terms, int64_t begin, std::span<T> out);
-
-/// Sets all entries of a large sum, if each is an entry of one term times a factor of type T, or 0.
-template <class T>
-bool copy_terms(std::span<const Term> terms, std::span<T> out) {
-  if (out.size_bytes() < kStreamed) return false;
-  int64_t end = 0;
-  for (const Term& term : terms) {
-    const int64_t begin = -term.map.shift();
-    const bool is_plain =
-        term.map.is_shift() && !term.hidden && begin >= end &&
-        static_cast<double>(static_cast<T>(term.factor)) == term.factor &&
-        dispatch(term.weights.dtype(), [](auto kind) { return std::is_same_v<decltype(kind), T>; });
-    end = begin + term.weights.size();
-    if (!is_plain || end > static_cast<int64_t>(out.size())) return false;
+struct Terms {
+  explicit Terms(std::span<const Moved> inputs) {
+    list.reserve(inputs.size());
+    int64_t end = 0;
+    for (const Moved& input : inputs) {
+      list.push_back({input.graph.weights(), input.map, input.factor});
+      is_sequence = is_sequence && input.map.is_shift() && list.back().begin() >= end;
+      end = list.back().end();
+    }
   }
-  size_t done = 0;
-  for (const Term& term : terms) {
-    const auto begin = static_cast<size_t>(-term.map.shift());
-    const std::span<const T> from = term.weights.view<T>();
-    std::ranges::fill(out.subspan(done, begin - done), T{0});
-    const auto factor = static_cast<T>(term.factor);
-    // The sum with 0 makes 0 of -0, which a loss of 0 should not be.
-    copy_mapped(from, out.subspan(begin, from.size()),
-                [factor](auto entry) { return T{0} + factor * entry; });
-    done = begin + from.size();
-  }
-  std::ranges::fill(out.subspan(done), T{0});
-  return true;
-}
+  std::vector<Term> list;
+  /// Whether every term begins after the one before it ends, as in a union.
+  bool is_sequence = true;
+};
 
-Weights compute_sum(std::span<const Term> terms, int64_t size, DType dtype) {
-  Weights out = Weights::uninitialized(size, dtype);
-  dispatch(dtype, [&](auto kind) {
-    using T = decltype(kind);
-    const std::span<T> to = out.fill<T>();
-    if (copy_terms(terms, to)) return;
-    write_blocks(to, [&](size_t begin, std::span<T> block) {
-      write_sum(terms, static_cast<int64_t>(begin), block);
-    });
-  });
-  return out;
-}
+/// How a sum is computed. Terms that nobody else can see are computed where they are needed.
+struct Plan {
+  const Terms* terms;
+  std::shared_ptr<const Terms> owner = nullptr;
+  std::vector<std::unique_ptr<const Plan>> hidden = {};  // for each term, if there are any
+};
 
 /// A sum of moved weights that nobody has looked at yet.
 class Sum final : public Formula {
  public:
-  Sum(std::vector<Term> terms, int64_t size, DType dtype)
-      : terms_(std::move(terms)), size_(size), dtype_(dtype) {
-    for (const Term& term : terms_) {
+  Sum(std::span<const Moved> inputs, int64_t size, DType dtype)
+      : terms_(std::make_shared<const Terms>(inputs)), size_(size), dtype_(dtype) {
+    for (const Term& term : terms_->list) {
       const Sum* sum = of(term.weights);
       depth_ = std::max(depth_, sum ? sum->depth_ + 1 : 1);
       kept_ += sum ? sum->kept_ : bytes(term.weights.size(), term.weights.dtype());
     }
   }
-  /// The sum that weights stand for, if nobody has looked at them.
+  /// The sum that weights stand for, if nobody has looked at them. There are no other formulas.
   static const Sum* of(const Weights& weights) {
     return static_cast<const Sum*>(weights.formula());
   }
-
   /// Whether it keeps little memory alive, and depends on few others that nobody has looked at.
   bool is_modest() const { return depth_ <= kMaxLater && kept_ <= 4 * bytes(size_, dtype_); }
-  std::span<const Term> terms() const { return terms_; }
 
  private:
   static int64_t bytes(int64_t size, DType dtype) {
     return size * (dtype == DType::float32 ? 4 : 8);
   }
-  Weights make() const override {
-    prepare();
-    Weights out = compute_sum(terms_, size_, dtype_);
-    terms_.clear();
-    return out;
-  }
-  /// Weights that nobody else can see are not stored, but computed block by block; others are.
-  void prepare() const {
-    for (Term& term : terms_) {
-      const Sum* sum = of(term.weights);
-      if (!sum) continue;
-      if (term.weights.is_sole() && sum->hide())
-        term.hidden = sum;
-      else
-        sum->made();
-    }
-  }
-  /// Prepares its terms to be used in place of its weights, unless somebody has looked at these.
-  bool hide() const {
+  std::shared_ptr<const Terms> terms() const {
     std::lock_guard lock(mutex_);
-    if (is_made()) return false;
-    prepare();
-    return true;
+    return terms_;
+  }
+  static Plan make_plan(std::shared_ptr<const Terms> terms);
+  Weights make() const override;
+  void forget() const override {
+    std::shared_ptr<const Terms> old;
+    std::lock_guard lock(mutex_);
+    old.swap(terms_);
   }
 
-  mutable std::vector<Term> terms_;
+  mutable std::mutex mutex_;
+  mutable std::shared_ptr<const Terms> terms_;  // null once they are summed
   int64_t size_;
   DType dtype_;
   int32_t depth_ = 1;
   int64_t kept_ = 0;
 };
 
-/// Adds the part of moved weights that falls on output arcs from `begin` on, or sets it.
+Plan Sum::make_plan(std::shared_ptr<const Terms> terms) {
+  Plan plan{terms.get(), terms};
+  for (size_t i = 0; i < terms->list.size(); ++i) {
+    const Weights& weights = terms->list[i].weights;
+    const Sum* sum = of(weights);
+    if (!sum) continue;
+    auto inner = weights.is_held_alone() ? sum->terms() : nullptr;
+    if (!inner) {
+      sum->made();
+      continue;
+    }
+    plan.hidden.resize(terms->list.size());
+    plan.hidden[i] = std::make_unique<const Plan>(make_plan(std::move(inner)));
+  }
+  return plan;
+}
+
+/// Sets the entries of a sum from `begin` on.
+template <class T>
+void write_sum(const Plan& plan, int64_t begin, std::span<T> out);
+
+/// Adds to or sets the entries from `begin` on, which a term is part of.
 template <class From, class To>
-void move_block(const Term& term, int64_t begin, bool is_first, std::span<To> out) {
+void add_term(const Term& term, const Plan* hidden, int64_t begin, bool is_first,
+              std::span<To> out) {
   const auto count = static_cast<int64_t>(out.size());
-  if (const auto arcs = term.map.arcs(); !arcs.empty()) {
+  if (!term.map.is_shift()) {
     if (is_first) std::ranges::fill(out, To{0});
-    const int32_t* arc = arcs.data() + begin;
+    const int32_t* arc = term.map.arcs().data() + begin;
     const From* from = term.weights.view<From>().data();
     // The choice of an address needs no jump, which would often be taken by surprise.
     const From none{0};
@@ -149,39 +132,110 @@ void move_block(const Term& term, int64_t begin, bool is_first, std::span<To> ou
     });
     return;
   }
-  const int64_t shift = begin + term.map.shift();
-  const int64_t first = std::clamp<int64_t>(-shift, 0, count);
-  const int64_t last = std::clamp<int64_t>(term.weights.size() - shift, first, count);
   From block[kBlockSize];
   const From* in = block;
-  if (term.hidden && first < last)
-    write_sum(term.hidden->terms(), first + shift,
-              std::span(block, static_cast<size_t>(last - first)));
-  else if (first < last)
-    in = term.weights.view<From>().data() + (first + shift);
-  To* const to = out.data() + first;
+  if (hidden)
+    write_sum(*hidden, begin - term.begin(), std::span(block, out.size()));
+  else
+    in = term.weights.view<From>().data() + (begin - term.begin());
   with_factor<From, To>(term.factor, [&](const auto& scaled) {
     // The sum with 0 makes 0 of -0, which a loss of 0 should not be.
     if (is_first) {
 #pragma GCC unroll 4
-      for (int64_t k = 0; k < last - first; ++k) to[k] = To{0} + scaled(in[k]);
+      for (int64_t k = 0; k < count; ++k) out[k] = To{0} + scaled(in[k]);
     } else {
 #pragma GCC unroll 4
-      for (int64_t k = 0; k < last - first; ++k) to[k] += scaled(in[k]);
+      for (int64_t k = 0; k < count; ++k) out[k] += scaled(in[k]);
     }
   });
-  if (!is_first) return;
-  std::fill(out.begin(), out.begin() + first, To{0});
-  std::fill(out.begin() + last, out.end(), To{0});
 }
 
 template <class T>
-void write_sum(std::span<const Term> terms, int64_t begin, std::span<T> out) {
-  if (terms.empty()) std::ranges::fill(out, T{0});
-  for (size_t i = 0; i < terms.size(); ++i)
-    dispatch(terms[i].weights.dtype(),
-             [&](auto kind) { move_block<decltype(kind)>(terms[i], begin, i == 0, out); });
+void write_sum(const Plan& plan, int64_t begin, std::span<T> out) {
+  const std::vector<Term>& terms = plan.terms->list;
+  const auto count = static_cast<int64_t>(out.size());
+  const auto clear = [&](int64_t from, int64_t to) {
+    std::fill(out.begin() + from, out.begin() + to, T{0});
+  };
+  // The entries that a term is part of.
+  const auto covered = [&](const Term& term) -> std::pair<int64_t, int64_t> {
+    if (!term.map.is_shift()) return {0, count};
+    const int64_t from = std::clamp<int64_t>(term.begin() - begin, 0, count);
+    return {from, std::clamp(term.end() - begin, from, count)};
+  };
+  const auto add = [&](size_t i, int64_t from, int64_t to, bool is_first) {
+    if (from == to) return;
+    const Plan* hidden = plan.hidden.empty() ? nullptr : plan.hidden[i].get();
+    dispatch(terms[i].weights.dtype(), [&](auto kind) {
+      add_term<decltype(kind)>(
+          terms[i], hidden, begin + from, is_first,
+          out.subspan(static_cast<size_t>(from), static_cast<size_t>(to - from)));
+    });
+  };
+  if (!plan.terms->is_sequence) {
+    for (size_t i = 0; i < terms.size(); ++i) {
+      const auto [from, to] = covered(terms[i]);
+      add(i, from, to, i == 0);
+      if (i > 0) continue;
+      clear(0, from);
+      clear(to, count);
+    }
+    return;
+  }
+  // There may be many terms, so those before `begin` are passed over.
+  const auto first = std::ranges::upper_bound(terms, begin, {}, &Term::end);
+  int64_t done = 0;
+  for (auto i = static_cast<size_t>(first - terms.begin()); i < terms.size(); ++i) {
+    const auto [from, to] = covered(terms[i]);
+    if (from == count) break;
+    clear(done, from);
+    add(i, from, to, true);
+    done = to;
+  }
+  clear(done, count);
 }
+
+/// Sets all entries of a large sum, if each is an entry of one term times a factor of type T, or 0.
+template <class T>
+bool copy_terms(const Plan& plan, std::span<T> out) {
+  if (out.size_bytes() < kStreamed || !plan.terms->is_sequence || !plan.hidden.empty())
+    return false;
+  const std::vector<Term>& terms = plan.terms->list;
+  const bool is_plain = std::ranges::all_of(terms, [](const Term& term) {
+    return static_cast<double>(static_cast<T>(term.factor)) == term.factor &&
+           dispatch(term.weights.dtype(),
+                    [](auto kind) { return std::is_same_v<decltype(kind), T>; });
+  });
+  if (!is_plain || (!terms.empty() && terms.back().end() > static_cast<int64_t>(out.size())))
+    return false;
+  auto done = out.begin();
+  for (const Term& term : terms) {
+    const std::span<const T> from = term.weights.view<T>();
+    std::fill(done, out.begin() + term.begin(), T{0});
+    const auto factor = static_cast<T>(term.factor);
+    // The sum with 0 makes 0 of -0, which a loss of 0 should not be.
+    copy_mapped(from, out.subspan(static_cast<size_t>(term.begin()), from.size()),
+                [factor](auto entry) { return T{0} + factor * entry; });
+    done = out.begin() + term.end();
+  }
+  std::fill(done, out.end(), T{0});
+  return true;
+}
+
+Weights compute_sum(const Plan& plan, int64_t size, DType dtype) {
+  Weights out = Weights::uninitialized(size, dtype);
+  dispatch(dtype, [&](auto kind) {
+    using T = decltype(kind);
+    const std::span<T> to = out.fill<T>();
+    if (copy_terms(plan, to)) return;
+    write_blocks(to, [&](size_t begin, std::span<T> block) {
+      write_sum(plan, static_cast<int64_t>(begin), block);
+    });
+  });
+  return out;
+}
+
+Weights Sum::make() const { return compute_sum(make_plan(terms()), size_, dtype_); }
 
 template <class From, class To>
 void add_scaled(const From* from, To* to, int64_t count, double factor) {
@@ -211,15 +265,6 @@ class MovesRule final : public Rule {
   std::vector<Input> inputs_;
 };
 
-/// The inputs as terms of a sum.
-std::vector<Term> terms_of(std::span<const Moved> inputs) {
-  std::vector<Term> terms;
-  terms.reserve(inputs.size());
-  for (const Moved& input : inputs)
-    terms.push_back({input.graph.weights(), input.map, input.factor});
-  return terms;
-}
-
 /// The sum of what the inputs move, to be computed when somebody looks; no weights if it should
 /// not wait.
 Weights try_later(int64_t size, DType dtype, std::span<const Moved> inputs) {
@@ -228,11 +273,10 @@ Weights try_later(int64_t size, DType dtype, std::span<const Moved> inputs) {
     return input.map.is_shift() && !input.graph.raw_weights().is_borrowed();
   };
   if (!is_for_later(size) || !std::ranges::all_of(inputs, can_wait)) return {};
-  auto sum = std::make_shared<const Sum>(terms_of(inputs), size, dtype);
+  auto sum = std::make_shared<const Sum>(inputs, size, dtype);
   if (!sum->is_modest()) {
     for (const Moved& input : inputs) input.graph.raw_weights().data();
-    sum = std::make_shared<const Sum>(terms_of(inputs), size, dtype);
-    if (!sum->is_modest()) return {};
+    sum = std::make_shared<const Sum>(inputs, size, dtype);
   }
   return Weights::later(std::move(sum), size, dtype);
 }
@@ -299,7 +343,8 @@ Weights move_weights(int64_t size, DType dtype, std::span<const Moved> inputs) {
     for (const Moved& input : inputs) input.map.apply(input.graph.weights(), out, input.factor);
     return out;
   }
-  return compute_sum(terms_of(inputs), size, dtype);
+  const Terms terms(inputs);
+  return compute_sum({&terms}, size, dtype);
 }
 
 std::unique_ptr<Rule> make_moves_rule(std::span<const Moved> inputs) {

@@ -61,7 +61,7 @@ Product::Product(const char* op, const Graph& first, const Graph& second)
       is_emissions_first_(!is_emissions(second)) {}
 
 const Product::Built& Product::built() const {
-  std::call_once(once_, [this] {
+  once_.call([this] {
     Composed composed = compose_topologies(op_, first_.topology(), second_.topology());
     built_.topology = std::make_shared<Topology>(std::move(composed.arrays));
     const Moved inputs[] = {{first_, std::move(composed.first)},
@@ -70,7 +70,6 @@ const Product::Built& Product::built() const {
     auto rule = make_moves_rule(inputs);
     rule->op = op_;
     built_.rule = std::move(rule);
-    is_built_ = true;
   });
   return built_;
 }

@@ -2,8 +2,8 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 
+#include "arcgrad/later.h"
 #include "arcgrad/tape.h"
 
 namespace arcgrad {
@@ -32,7 +32,7 @@ class Product {
   };
   /// The arcs and weights, built at the first call.
   const Built& built() const;
-  bool is_built() const { return is_built_; }
+  bool is_built() const { return once_.is_done(); }
 
   /// Whether this product was composed with another graph and left out of the result's history.
   bool is_bypassed() const { return is_bypassed_; }
@@ -42,9 +42,9 @@ class Product {
   const char* op_;
   Graph first_, second_;
   bool is_emissions_first_;
-  mutable std::once_flag once_;
+  mutable Once once_;
   mutable Built built_;
-  mutable std::atomic<bool> is_built_{false}, is_bypassed_{false};
+  mutable std::atomic<bool> is_bypassed_{false};
 };
 
 /// The composition as a product if it can be put off; no graph otherwise. If one of the two is a

@@ -103,7 +103,6 @@ struct GraphState {
   TopologyPtr topology;  // null if the graph is a product
   Weights weights;
   std::shared_ptr<const Product> product;
-  int64_t capacity = 0;
   bool calc_grad = false;
   bool is_snapshot = false;
   std::shared_ptr<Var> var;

@@ -181,7 +181,7 @@ bool Topology::is_accept(int32_t node) const { return contains(arrays_.accept, n
 
 const Arrays& Topology::arrays() const {
   if (dense_)
-    std::call_once(arrays_once_, [this] {
+    arrays_once_.call([this] {
       const auto [frames, labels] = *dense_;
       arrays_.num_nodes = frames + 1;
       for (auto* column : {&arrays_.src, &arrays_.dst, &arrays_.ilabel})
@@ -193,9 +193,9 @@ const Arrays& Topology::arrays() const {
           arrays_.ilabel[a] = c;
         }
     });
-  if (rule_) std::call_once(arrays_once_, [this] { rule_->make(arrays_); });
+  if (rule_) arrays_once_.call([this] { rule_->make(arrays_); });
   if (base_)
-    std::call_once(arrays_once_, [this] {
+    arrays_once_.call([this] {
       auto copy = [](std::span<const int32_t> from, Column& to) {
         to.assign(from.begin(), from.end());
       };

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "arcgrad/later.h"
 #include "arcgrad/memory.h"
 
 namespace arcgrad {
@@ -77,8 +78,9 @@ class ArcRule {
   virtual void make(Arrays& arrays) const = 0;
   /// Does what Topology::copy_arcs() does without making the arcs, if that is no more work.
   virtual bool copy_arcs(Arrays&, size_t, int32_t) const { return false; }
-  /// How many rules that were not asked yet stand on top of each other, this one included.
-  virtual int32_t depth() const { return 1; }
+  /// How many rules stand on top of each other, this one included; 0 if making the arcs takes no
+  /// time to speak of, or they are made.
+  virtual int32_t depth() const { return 0; }
   /// What Topology::form() is, if it can be found without the arcs.
   virtual std::shared_ptr<const trellis::Form> form() const { return nullptr; }
 };
@@ -188,7 +190,8 @@ class Topology {
   std::unique_ptr<const ArcRule> rule_;
   std::shared_ptr<const Topology> base_;
   Change change_;
-  mutable std::once_flag arrays_once_, derived_once_;
+  mutable Once arrays_once_;
+  mutable std::once_flag derived_once_;
   mutable std::unique_ptr<Derived> derived_;
 };
 

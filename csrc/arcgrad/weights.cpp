@@ -109,22 +109,19 @@ const std::shared_ptr<const void>& Weights::owner() const {
 }
 
 const Weights& Formula::made() const {
-  if (is_made()) return made_;
-  std::lock_guard lock(mutex_);
-  if (!is_made()) {
-    made_ = make();
-    is_made_.store(true, std::memory_order_release);
-  }
+  once_.call([this] {
+    if (!made_) made_ = make();
+    forget();
+  });
   return made_;
 }
 
 void Weights::add(const Weights& other) {
-  clear();
   dispatch(dtype_, [&](auto to) {
     dispatch(other.dtype(), [&](auto from) {
       using T = decltype(to);
       const auto* const in = other.view<decltype(from)>().data();
-      for_each_row(static_cast<T*>(const_cast<void*>(data_)), layout_,
+      for_each_row(static_cast<T*>(const_cast<void*>(data())), layout_,
                    [&](T* row, int64_t first, int64_t count) {
                      for (int64_t k = 0; k < count; ++k) row[k] += static_cast<T>(in[first + k]);
                    });
@@ -186,9 +183,9 @@ std::vector<double> Weights::to_vector() const {
   return out;
 }
 
-void Weights::append(double value, int64_t& capacity) {
+void Weights::append(double value) {
   const int64_t count = size();
-  if (count >= capacity || !is_own() || !layout_.is_contiguous()) {
+  if (count >= capacity_ || !is_own() || !layout_.is_contiguous()) {
     const int64_t room = std::max<int64_t>(8, 2 * count);
     Weights bigger = uninitialized(room, dtype_);
     dispatch(dtype_, [&](auto kind) {
@@ -196,7 +193,7 @@ void Weights::append(double value, int64_t& capacity) {
       copy_strided(static_cast<const T*>(data()), layout_, bigger.fill<T>().data());
     });
     *this = std::move(bigger);
-    capacity = room;
+    capacity_ = room;
   }
   layout_ = row(count + 1);
   dispatch(dtype_, [&](auto kind) {

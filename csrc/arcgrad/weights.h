@@ -1,12 +1,12 @@
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <utility>
 #include <vector>
+
+#include "arcgrad/later.h"
 
 namespace arcgrad {
 
@@ -24,6 +24,15 @@ struct Layout {
 };
 
 class Formula;
+
+/// Whether a pointer is the only one to its object, which then may be changed. Others that had it
+/// in other threads are done with it: their last access comes before this answer.
+template <class T>
+bool is_sole(const std::shared_ptr<T>& pointer) {
+  // Counting up and down orders what use_count() does not.
+  const std::shared_ptr<T> second = pointer;
+  return second.use_count() == 2;
+}
 
 /// Arc weights: a shared buffer of floats or doubles.
 ///
@@ -86,7 +95,7 @@ class Weights {
   /// The formula that these weights stand for, unless somebody has looked at them.
   const Formula* formula() const;
   /// Whether nobody else has these weights.
-  bool is_sole() const { return owner_.use_count() == 1; }
+  bool is_held_alone() const { return is_sole(owner_); }
 
   double operator[](int64_t i) const;
   /// These weights if they are contiguous, else a contiguous copy.
@@ -94,8 +103,8 @@ class Weights {
   /// These weights if they have that dtype and are contiguous, else a copy.
   Weights cast(DType dtype) const;
   std::vector<double> to_vector() const;
-  /// Adds an entry at the end, in place if this is the only owner and `capacity` allows it.
-  void append(double value, int64_t& capacity);
+  /// Adds an entry at the end, in place if this is the only owner and there is room.
+  void append(double value);
   /// Adds other weights, which are contiguous, entry by entry, for the sole owner of a buffer.
   void add(const Weights& other);
   /// Sets one entry in a buffer of its own.
@@ -107,11 +116,12 @@ class Weights {
   /// Writes the zeros that were put off, or computes the formula; returns the entries.
   const void* settle() const;
   /// Whether entries may be changed where they are.
-  bool is_own() const { return state_ == State::set && !borrowed_ && owner_.use_count() == 1; }
+  bool is_own() const { return state_ == State::set && !borrowed_ && is_sole(owner_); }
 
   std::shared_ptr<const void> owner_;
   const void* data_ = nullptr;  // the formula in the state `later`
   Layout layout_;
+  int64_t capacity_ = 0;  // how many entries there is room for, if append() made that
   DType dtype_ = DType::float32;
   bool borrowed_ = false;
   mutable State state_ = State::set;
@@ -123,16 +133,15 @@ class Formula {
   virtual ~Formula() = default;
   /// The weights, computed at the first call.
   const Weights& made() const;
-  bool is_made() const { return is_made_.load(std::memory_order_acquire); }
-
- protected:
-  /// Computes them, and lets go of what that took.
-  virtual Weights make() const = 0;
-  mutable std::mutex mutex_;  // held meanwhile
+  bool is_made() const { return once_.is_done(); }
 
  private:
+  virtual Weights make() const = 0;
+  /// Lets go of what that takes.
+  virtual void forget() const = 0;
+
   mutable Weights made_;
-  mutable std::atomic<bool> is_made_ = false;
+  mutable Once once_;
 };
 
 /// Calls `f(float{})` or `f(double{})` according to `dtype`.
