@@ -47,13 +47,18 @@ template <class T>
 }
 
 template <class T>
-[[gnu::always_inline]] inline void plain_exp_loop(const T* __restrict weight, int64_t count,
+[[gnu::always_inline]] inline bool plain_exp_loop(const T* __restrict weight, int64_t count,
                                                   double* __restrict out) {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  int64_t bad = 0;  // as wide as the numbers, so that the loop is done in vectors
   for (int64_t k = 0; k < count; ++k) {
+    const double w = weight[k];
     double whole;
-    const double mantissa = split(weight[k], whole);
+    const double mantissa = split(w, whole);
     out[k] = mantissa * pow2(whole);
+    bad |= std::abs(w) <= kPlainExp ? 0 : w == -kInf ? 0 : 1;
   }
+  return bad == 0;
 }
 
 void split_exp_baseline(const double* weight, int64_t count, double* mantissa, double* exponent) {
@@ -65,8 +70,8 @@ bool bounded_exp_baseline(const T* weight, int64_t count, double limit, double* 
   return bounded_exp_loop(weight, count, limit, mantissa, exponent);
 }
 template <class T>
-void plain_exp_baseline(const T* weight, int64_t count, double* out) {
-  plain_exp_loop(weight, count, out);
+bool plain_exp_baseline(const T* weight, int64_t count, double* out) {
+  return plain_exp_loop(weight, count, out);
 }
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -80,8 +85,8 @@ template <class T>
   return bounded_exp_loop(weight, count, limit, mantissa, exponent);
 }
 template <class T>
-[[gnu::target("avx2,fma")]] void plain_exp_avx2(const T* weight, int64_t count, double* out) {
-  plain_exp_loop(weight, count, out);
+[[gnu::target("avx2,fma")]] bool plain_exp_avx2(const T* weight, int64_t count, double* out) {
+  return plain_exp_loop(weight, count, out);
 }
 
 const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
@@ -108,12 +113,11 @@ bool bounded_exp(const T* weight, int64_t count, double limit, double* mantissa,
 template bool bounded_exp(const float*, int64_t, double, double*, double*);
 template bool bounded_exp(const double*, int64_t, double, double*, double*);
 
-void plain_exp(const float* weight, int64_t count, double* out) {
-  (has_avx2 ? plain_exp_avx2<float> : plain_exp_baseline<float>)(weight, count, out);
+template <class T>
+bool plain_exp(const T* weight, int64_t count, double* out) {
+  return (has_avx2 ? plain_exp_avx2<T> : plain_exp_baseline<T>)(weight, count, out);
 }
-
-void plain_exp(const double* weight, int64_t count, double* out) {
-  (has_avx2 ? plain_exp_avx2<double> : plain_exp_baseline<double>)(weight, count, out);
-}
+template bool plain_exp(const float*, int64_t, double*);
+template bool plain_exp(const double*, int64_t, double*);
 
 }  // namespace arcgrad

@@ -55,9 +55,9 @@ void split_exp(const double* weight, int64_t count, double* mantissa, double* ex
 template <class T>
 bool bounded_exp(const T* weight, int64_t count, double limit, double* mantissa, double* exponent);
 
-/// exp(weight[k]) as it is, for weights of at most kPlainExp in size, or -inf.
-void plain_exp(const float* weight, int64_t count, double* out);
-void plain_exp(const double* weight, int64_t count, double* out);
+/// exp(weight[k]) as it is. False if a weight is neither -inf nor at most kPlainExp in size.
+template <class T>
+bool plain_exp(const T* weight, int64_t count, double* out);
 inline constexpr double kPlainExp = 170.0;
 
 }  // namespace arcgrad

@@ -68,21 +68,6 @@ double log_spectral_radius(const std::vector<std::vector<std::pair<int32_t, doub
 
 }  // namespace
 
-namespace {
-
-/// Whether plain_exp takes these weights.
-bool are_plain(const Weights& weights) {
-  return dispatch(weights.dtype(), [&](auto kind) {
-    using T = decltype(kind);
-    int32_t other = 0;  // an integer, so that the loop is vectorised
-    for (T w : weights.view<T>())
-      other |= std::abs(w) <= T{kPlainExp} || w < -std::numeric_limits<T>::max() ? 0 : 1;
-    return other == 0;
-  });
-}
-
-}  // namespace
-
 void require_scorable(const char* op, const Weights& weights) {
   dispatch(weights.dtype(), [&](auto kind) {
     const auto values = weights.view<decltype(kind)>();
@@ -109,15 +94,19 @@ Sweep::Sweep(TopologyPtr topology, const Weights& weights, std::span<const int32
              const Options& options)
     : topology_(std::move(topology)), keep_(options.keep) {
   const Topology& t = *topology_;
-  const bool is_plain = are_plain(weights);
-  if (!is_plain) require_scorable(options.op, weights);
   const bool forward = options.direction == Direction::forward;
   const Order& order = t.order();
+  const bool is_fast = order.is_acyclic() && !options.exact_sums;
+  if (is_fast && forward && options.semiring == Semiring::log && order.nodes.empty() &&
+      t.out().arcs.empty()) {
+    pushed_ = Pushed::run(t.out(), weights, sources, keep_);
+    if (pushed_) return;
+  }
+  require_scorable(options.op, weights);
   const auto num_nodes = static_cast<size_t>(t.num_nodes());
   own_order_ = order.nodes;
   if (!forward) std::reverse(own_order_.begin(), own_order_.end());
   is_backwards_ = !forward;
-  const bool is_fast = order.is_acyclic() && !options.exact_sums;
   if (options.semiring == Semiring::log) {
     scores_.resize(num_nodes);
   } else if (is_fast) {
@@ -138,18 +127,6 @@ Sweep::Sweep(TopologyPtr topology, const Weights& weights, std::span<const int32
   }
   Setup setup{options, std::vector<uint8_t>(num_nodes)};
   for (int32_t n : sources) setup.is_source[n] = 1;
-  if (is_fast && is_plain && forward && options.semiring == Semiring::log && own_order_.empty() &&
-      t.out().arcs.empty()) {
-    adjacency_ = &t.out();
-    is_pushed_ = dispatch(weights.dtype(), [&](auto kind) {
-      const auto* weight = weights.view<decltype(kind)>().data();
-      return keep_ ? run_pushed<true>(weight, setup.is_source)
-                   : run_pushed<false>(weight, setup.is_source);
-    });
-    if (is_pushed_) return;
-    std::ranges::fill(scores_, Scaled{});
-    std::ranges::fill(inverse_sum_, 0.0);
-  }
   adjacency_ = forward ? &t.in() : &t.out();
   if (is_fast) {
     dispatch(weights.dtype(), [&](auto kind) {
@@ -232,76 +209,6 @@ void Sweep::run_acyclic(const T* weight, const Setup& setup) {
       q += degree;
     }
   }
-}
-
-/// The recursion for arcs in the order of the nodes: every node adds to those after it, so that
-/// arcs are read one after the other. What has arrived at a node is kept as a plain number times a
-/// unit that seldom changes from node to node, so that adding takes no care of exponents. False if
-/// numbers are too far apart for that.
-template <bool keep, class T>
-bool Sweep::run_pushed(const T* weight, const std::vector<uint8_t>& is_source) {
-  constexpr int32_t kBlock = 512;
-  // A node passes its number on between these bounds, in a unit 2^(kStep * i).
-  constexpr double kHigh = 0x1p128, kLow = 0x1p-128, kStep = 256.0;
-  const int32_t* offset = adjacency_->offset.data();
-  const int32_t* dst = adjacency_->node.data();
-  const auto num_nodes = static_cast<int32_t>(scores_.size());
-  Scaled* const sums = scores_.data();
-  double* const terms = term_;
-  double* const inverse_sum = inverse_sum_.data();
-  std::vector<double> exps;
-  double unit = 0.0;
-  int32_t ready = 0;  // nodes before this one have a unit
-  for (int32_t begin = 0, end; begin < num_nodes; begin = end) {
-    const int32_t first = offset[begin];
-    for (end = begin + 1; end < num_nodes && offset[end] - first < kBlock;) ++end;
-    const int32_t count = offset[end] - first;
-    if (static_cast<size_t>(count) > exps.size())
-      exps.resize(static_cast<size_t>(std::max(2 * kBlock, count)));
-    int32_t last = end - 1;
-    for (int32_t k = first; k < first + count; ++k) {
-      last = std::max(last, dst[k]);
-      __builtin_prefetch(&sums[dst[k]], 1);
-    }
-    for (; ready <= last; ++ready)
-      sums[ready] = is_source[ready] ? Scaled::one() : Scaled{0.0, unit};
-    plain_exp(weight + first, count, exps.data());
-    const double* factor = exps.data() - first;
-    for (int32_t s = begin; s < end; ++s) {
-      double sum = sums[s].mantissa;
-      if (sum == 0.0) {
-        sums[s] = Scaled{};
-        if constexpr (keep) {
-          inverse_sum[s] = 0.0;
-          std::fill(terms + offset[s], terms + offset[s + 1], 0.0);
-        }
-        continue;
-      }
-      unit = sums[s].exponent;
-      if constexpr (keep) inverse_sum[s] = 1.0 / sum;
-      sums[s] = renormalize(sum, unit);
-      for (; sum > kHigh; sum *= pow2(-kStep)) unit += kStep;
-      for (; sum < kLow; sum *= pow2(kStep)) unit -= kStep;
-      for (int32_t k = offset[s]; k < offset[s + 1]; ++k) {
-        Scaled& to = sums[dst[k]];
-        double shift = unit - to.exponent;
-        const bool is_first = to.mantissa == 0.0;
-        // One branch that is hardly ever taken, instead of two.
-        if ((std::abs(shift) > 2 * kStep) | (is_first & (shift != 0.0))) [[unlikely]] {
-          if (is_first) {
-            to.exponent = unit;
-            shift = 0.0;
-          } else if (shift > 0.0) {
-            return false;
-          }
-        }
-        const double term = sum * factor[k] * pow2(shift);
-        to.mantissa += term;
-        if constexpr (keep) terms[k] = term;
-      }
-    }
-  }
-  return true;
 }
 
 template <class T>
@@ -569,25 +476,11 @@ void Sweep::visit(bool backwards, OnNode on_node, OnBlock on_block) const {
 }
 
 void Sweep::pull_back(Buffer<double> mass, Weights& grad) const {
+  if (pushed_) return pushed_->pull_back(mass, grad);
   const Adjacency& adjacency = *adjacency_;
   dispatch(grad.dtype(), [&](auto kind) {
     using T = decltype(kind);
     T* out = grad.fill<T>().data();
-    if (is_pushed_) {
-      const int32_t *offset = adjacency.offset.data(), *dst = adjacency.node.data();
-      Buffer<double>& flow = mass;  // of the nodes that were visited, mass per unit of their sum
-      for (int32_t s = topology_->num_nodes() - 1; s >= 0; --s) {
-        double sum = mass[s];
-        for (int32_t k = offset[s]; k < offset[s + 1]; ++k) {
-          __builtin_prefetch(&flow[dst[std::max(k - kAhead, 0)]]);
-          const double g = flow[dst[k]] * term_[k];
-          sum += g;
-          out[k] += static_cast<T>(g);
-        }
-        flow[s] = sum * inverse_sum_[s];
-      }
-      return;
-    }
     auto spread = [&](int32_t d, const Block* inside) {
       const double share = mass[d] * inverse_sum_[d];
       if (share == 0.0) return;
@@ -612,19 +505,12 @@ void Sweep::pull_back(Buffer<double> mass, Weights& grad) const {
 }
 
 Buffer<double> Sweep::push_forward(const Weights& direction) const {
+  if (pushed_) return pushed_->push_forward(direction);
   const Adjacency& adjacency = *adjacency_;
   const int32_t num_nodes = topology_->num_nodes();
   Buffer<double> moved(static_cast<size_t>(num_nodes), 0.0);
   dispatch(direction.dtype(), [&](auto kind) {
     const auto* along = direction.view<decltype(kind)>().data();
-    if (is_pushed_) {
-      for (int32_t s = 0; s < num_nodes; ++s) {
-        moved[s] *= inverse_sum_[s];
-        for (int32_t k = adjacency.offset[s]; k < adjacency.offset[s + 1]; ++k)
-          moved[adjacency.node[k]] += term_[k] * (moved[s] + along[k]);
-      }
-      return;
-    }
     auto mean = [&](int32_t d, const Block* inside) {
       double sum = 0.0;
       for (int32_t k = adjacency.offset[d]; k < adjacency.offset[d + 1]; ++k) {
@@ -650,25 +536,13 @@ Buffer<double> Sweep::push_forward(const Weights& direction) const {
 void Sweep::pull_back_moved(Buffer<double> mass, Buffer<double> mass_moved,
                             const Weights& direction, const Buffer<double>& moved, double factor,
                             Weights& grad) const {
+  if (pushed_) return pushed_->pull_back_moved(mass, mass_moved, direction, moved, factor, grad);
   const Adjacency& adjacency = *adjacency_;
   dispatch(direction.dtype(), [&](auto along_kind) {
     dispatch(grad.dtype(), [&](auto kind) {
       using T = decltype(kind);
       const auto* along = direction.view<decltype(along_kind)>().data();
       T* out = grad.fill<T>().data();
-      if (is_pushed_) {
-        for (int32_t s = topology_->num_nodes() - 1; s >= 0; --s) {
-          for (int32_t k = adjacency.offset[s]; k < adjacency.offset[s + 1]; ++k) {
-            const int32_t d = adjacency.node[k];
-            const double share = inverse_sum_[d] * term_[k];
-            const double g = share * (mass_moved[d] + mass[d] * (along[k] + moved[s] - moved[d]));
-            mass[s] += mass[d] * share;
-            mass_moved[s] += g;
-            out[k] += static_cast<T>(factor * g);
-          }
-        }
-        return;
-      }
       // What the share of slot k of node d changes by, times the mass that flows through d.
       auto change = [&](int32_t d, int32_t k) {
         return mass[d] * inverse_sum_[d] * term_[k] *

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "arcgrad/pushed.h"
 #include "arcgrad/scaled.h"
 #include "arcgrad/semiring.h"
 #include "arcgrad/topology.h"
@@ -47,7 +49,10 @@ class Sweep {
   Sweep(TopologyPtr topology, const Weights& weights, std::span<const int32_t> sources,
         const Options& options);
 
-  double score(int32_t node) const { return scores_.empty() ? best_[node] : log(scores_[node]); }
+  double score(int32_t node) const {
+    if (pushed_) return pushed_->score(node);
+    return scores_.empty() ? best_[node] : log(scores_[node]);
+  }
   /// In the tropical semiring, the arc by which the best path arrives at a node, or -1 if the path
   /// has no arc there. Of arcs that are equally good, the first; in a cycle, of the shortest path.
   int32_t best_arc(int32_t node) const {
@@ -92,8 +97,6 @@ class Sweep {
 
   template <class T>
   void run_acyclic(const T* weight, const Setup& setup);
-  template <bool keep, class T>
-  bool run_pushed(const T* weight, const std::vector<uint8_t>& is_source);
   template <class T>
   void run_acyclic_best(const T* weight, const Setup& setup);
   void run_components(const Setup& setup);
@@ -117,9 +120,8 @@ class Sweep {
   TopologyPtr topology_;
   const Adjacency* adjacency_ = nullptr;
   bool keep_ = false;
-  /// Whether the sweep went along the arcs in their order. Then `adjacency_` has the arcs by which
-  /// paths leave each node, and the share of arc k of node n is term_[k] * inverse_sum_[dst of k].
-  bool is_pushed_ = false;
+  /// If it could be done that way, the whole sweep, and nothing below is set.
+  std::optional<Pushed> pushed_;
   /// Node at each position; empty if position p is node p, or node p from the end if the sweep goes
   /// backwards.
   std::vector<int32_t> own_order_;

@@ -1,0 +1,156 @@
+"""Sums pushed along arcs in order, against the general recursion, which takes them in any order."""
+
+import math
+
+import numpy as np
+import pytest
+from gradients import like
+from tools import weights
+
+import arcgrad as ag
+
+
+class Arcs:
+    """Arcs by ascending source, with the next node and random later ones as destinations."""
+
+    def __init__(
+        self, num_nodes, weight, *, degree=3, impossible=0.0, chained=True, starts=(0,), seed=0
+    ):
+        rng = np.random.default_rng(seed)
+        self.num_nodes, self.starts = num_nodes, list(starts)
+        self.src = np.repeat(np.arange(num_nodes - 1), degree)
+        self.dst = rng.integers(self.src + 1, num_nodes)
+        if chained:
+            self.dst[::degree] = self.src[::degree] + 1
+        self.weight = weight(rng, len(self.src))
+        self.weight[rng.random(len(self.src)) < impossible] = -math.inf
+        self.shuffled = rng.permutation(len(self.src))
+        self.direction = rng.normal(size=len(self.src))
+        self.seed = rng.normal(size=num_nodes)
+
+    def graph(self, order, dtype="float64"):
+        return ag.Graph.from_arrays(
+            self.src[order],
+            self.dst[order],
+            np.zeros(len(order), dtype=np.int32),
+            None,
+            self.weight[order].astype(dtype),
+            start=self.starts,
+            accept=[self.num_nodes - 1],
+            num_nodes=self.num_nodes,
+        )
+
+    def results(self, order, dtype="float64"):
+        """Scores and derivatives of a graph with the arcs in that order, those of arcs in ours."""
+        graph = self.graph(order, dtype)
+
+        def ours(gradient):
+            values = np.empty(len(order))
+            values[order] = weights(gradient)
+            return values
+
+        distances = ag.shortest_distance(graph)
+        seed = np.where(np.isfinite(weights(distances)), self.seed, 0.0)
+        score = ag.forward_score(graph)
+        moved = ag.hvp(score, [graph], [self.direction[order]])[0]
+        pulled = ag.grad(distances, graph, like(distances, seed), create_graph=True)
+        twice = ag.grad(pulled, graph, like(graph, self.direction[order]))
+        return {
+            "score": np.array([score.item()]),
+            "distances": weights(distances),
+            "posteriors": ours(ag.grad(score, graph)),
+            "arc_posteriors": ours(ag.arc_posteriors(graph)),
+            "hvp": ours(moved),
+            "gradient of distances": ours(pulled),
+            "second derivative of distances": ours(twice),
+        }
+
+
+def normal(mean, deviation=1.0):
+    return lambda rng, count: rng.normal(mean, deviation, count)
+
+
+def clipped(deviation):
+    return lambda rng, count: np.clip(rng.normal(0.0, deviation, count), -170.0, 170.0)
+
+
+CASES = {
+    "level": lambda: Arcs(3000, normal(0.0)),
+    "rising": lambda: Arcs(2000, normal(3.0)),
+    "falling": lambda: Arcs(2000, normal(-3.0)),
+    "steeply rising": lambda: Arcs(1000, normal(160.0)),
+    "steeply falling": lambda: Arcs(1000, normal(-160.0)),
+    "rugged": lambda: Arcs(1000, clipped(40.0)),
+    "as rugged as can be": lambda: Arcs(300, clipped(1e4)),
+    "weights of 600": lambda: Arcs(300, normal(0.0, 600.0)),
+    "impossible arcs": lambda: Arcs(2000, normal(2.0), impossible=0.3),
+    "impossible arcs, falling": lambda: Arcs(2000, normal(-2.0), impossible=0.3),
+    "most arcs impossible": lambda: Arcs(1000, normal(2.0), impossible=0.9),
+    "far arcs only": lambda: Arcs(2000, normal(1.0), chained=False),
+    "far arcs only, rugged": lambda: Arcs(2000, clipped(60.0), chained=False, degree=1),
+    "many starts": lambda: Arcs(2000, normal(1.0), starts=range(0, 2000, 100)),
+    "many starts, falling": lambda: Arcs(2000, normal(-1.0), starts=range(0, 2000, 100)),
+    "late starts": lambda: Arcs(2000, normal(1.0), starts=[1200, 1700], impossible=0.1),
+    "many nodes": lambda: Arcs(50_000, normal(0.5), impossible=0.01),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_pushed_sums_are_those_of_the_general_recursion(name):
+    arcs = CASES[name]()
+    pushed = arcs.results(np.arange(len(arcs.src)))
+    general = arcs.results(arcs.shuffled)
+    for what, expected in general.items():
+        if what in ("score", "distances"):
+            np.testing.assert_allclose(pushed[what], expected, rtol=1e-13, atol=1e-12)
+        else:
+            scale = np.max(np.abs(expected), initial=1.0)
+            np.testing.assert_allclose(
+                pushed[what], expected, rtol=1e-9, atol=1e-11 * scale, err_msg=what
+            )
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_float32_weights_give_the_same_scores(name):
+    arcs = CASES[name]()
+    order = np.arange(len(arcs.src))
+    arcs.weight = arcs.weight.astype("float32").astype("float64")
+    single, double = arcs.results(order, "float32"), arcs.results(order)
+    np.testing.assert_array_equal(single["distances"], double["distances"])
+    np.testing.assert_allclose(single["posteriors"], double["posteriors"], rtol=1e-6, atol=1e-30)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if "starts" not in name])
+def test_posteriors_of_every_cut_add_to_one(name):
+    arcs = CASES[name]()
+    score = ag.forward_score(graph := arcs.graph(np.arange(len(arcs.src))))
+    posteriors = weights(ag.grad(score, graph))
+    change = np.bincount(arcs.src, posteriors, arcs.num_nodes)
+    change -= np.bincount(arcs.dst, posteriors, arcs.num_nodes)
+    crossing = np.cumsum(change)[:-1]
+    np.testing.assert_allclose(crossing, float(score.item() > -math.inf), atol=1e-9)
+
+
+def test_small_posteriors_are_kept():
+    # Way k of many goes around the next nodes with a weight that is worse than they are by 2k.
+    count = 200
+    src = np.repeat(np.arange(count), 2)
+    dst = np.where(np.arange(2 * count) % 2 == 0, src + 1, count)
+    weight = np.where(np.arange(2 * count) % 2 == 0, 2.0, 0.0)
+    graph = ag.Graph.from_arrays(
+        src, dst, np.zeros_like(src), None, weight, start=[0], accept=[count]
+    )
+    posteriors = weights(ag.grad(ag.forward_score(graph), graph))
+    total = np.logaddexp.reduce(np.append(2.0 * np.arange(count), 2.0 * count))
+    np.testing.assert_allclose(posteriors[1::2], np.exp(2.0 * np.arange(count) - total), rtol=1e-12)
+
+
+def test_a_gradient_is_added_to_one_that_is_there():
+    arcs = Arcs(3000, normal(0.0))
+    graph = arcs.graph(np.arange(len(arcs.src)))
+    once = weights(ag.grad(ag.forward_score(graph), graph))
+    ag.backward(ag.forward_score(graph))
+    ag.backward(ag.forward_score(graph))
+    np.testing.assert_allclose(weights(graph.grad()), 2.0 * once, rtol=1e-15)
+    both = ag.add(ag.forward_score(graph), ag.forward_score(graph))
+    np.testing.assert_allclose(weights(ag.grad(both, graph)), 2.0 * once, rtol=1e-15)
