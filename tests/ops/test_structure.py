@@ -81,6 +81,15 @@ def test_connect_keeps_exactly_the_nodes_on_accepted_paths(graph):
     assert result.num_accept() == len(alive & set(accept))
 
 
+@pytest.mark.parametrize("dead_end", [0, 1, 1500, 2998, 2999])
+def test_connect_drops_a_dead_end_anywhere_in_a_long_graph(dead_end):
+    steps = [(n, n + by) for n in range(2999) for by in (1, 2) if n + by < 3000 and n != dead_end]
+    arcs = [(src, dst, 0, 0, 0.0) for src, dst in steps]
+    result = ag.connect(build(3000, {0, 1}, {2998, 2999} - {dead_end}, arcs))
+    assert result.num_nodes() == 2999
+    assert result.num_arcs() == sum(dst != dead_end for _, dst in steps)
+
+
 @given(convergent())
 def test_arc_sort_orders_the_arcs_of_every_node_by_label(graph):
     for olabel in (False, True):
