@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <mutex>
 #include <type_traits>
 #include <utility>
@@ -122,13 +123,24 @@ void add_term(const Term& term, const Plan* hidden, int64_t begin, bool is_first
               std::span<To> out) {
   const auto count = static_cast<int64_t>(out.size());
   if (!term.map.is_shift()) {
-    if (is_first) std::ranges::fill(out, To{0});
-    const int32_t* arc = term.map.arcs().data() + begin;
-    const From* from = term.weights.view<From>().data();
-    // The choice of an address needs no jump, which would often be taken by surprise.
     const From none{0};
+    const auto values = term.weights.view<From>();
+    const From* from = values.empty() ? &none : values.data();
+    const int32_t* arc = term.map.arcs().data() + begin;
+    using Bits = std::conditional_t<sizeof(From) == 4, int32_t, int64_t>;
+    // An entry is read in any case and then blanked out, since a jump would often be taken by
+    // surprise; the compiler would make one again if it saw through this.
+    const auto taken = [=](int64_t k) {
+      int32_t is_none = arc[k] >> 31;
+      asm("" : "+r"(is_none));
+      const Bits bits = std::bit_cast<Bits>(from[arc[k] & ~is_none]);
+      return std::bit_cast<From>(bits & ~static_cast<Bits>(is_none));
+    };
     with_factor<From, To>(term.factor, [&](const auto& scaled) {
-      for (int64_t k = 0; k < count; ++k) out[k] += scaled(*(arc[k] < 0 ? &none : from + arc[k]));
+      if (is_first)
+        for (int64_t k = 0; k < count; ++k) out[k] = To{0} + scaled(taken(k));
+      else
+        for (int64_t k = 0; k < count; ++k) out[k] += scaled(taken(k));
     });
     return;
   }
