@@ -1,5 +1,6 @@
 """clone, project_input, project_output, invert, reverse, connect, arc_sort and top_sort."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from spec import table
@@ -133,3 +134,22 @@ def test_top_sort_rejects_a_cycle():
 def test_the_empty_graph_stays_empty(op):
     result = op(ag.Graph())
     assert (result.num_nodes(), result.num_arcs()) == (0, 0)
+
+
+def test_connect_does_not_depend_on_the_order_of_arcs():
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        num_nodes, num_arcs = int(rng.integers(2, 30)), int(rng.integers(1, 40))
+        src = np.sort(rng.integers(0, num_nodes - 1, num_arcs))
+        dst = rng.integers(src + 1, num_nodes)
+        weight = np.arange(num_arcs, dtype=np.float64)
+        ends = {"start": rng.integers(0, num_nodes, 2), "accept": rng.integers(0, num_nodes, 2)}
+
+        def arcs(order, src=src, dst=dst, weight=weight, num_nodes=num_nodes, ends=ends):
+            columns = [column[order] for column in (src, dst, src % 3, dst % 3, weight)]
+            graph = ag.Graph.from_arrays(*columns, num_nodes=num_nodes, **ends)
+            found = ag.connect(graph)
+            sizes = found.num_nodes(), found.start().tolist(), found.accept().tolist()
+            return sizes, sorted(zip(*(c.tolist() for c in found.arcs()), strict=True))
+
+        assert arcs(np.arange(num_arcs)) == arcs(rng.permutation(num_arcs))

@@ -6,6 +6,18 @@
 namespace arcgrad {
 namespace {
 
+/// Marks with 1 what starts reach, and with 2 what reaches an accept node, if arcs go forward and
+/// come in the order of the nodes they leave: then one pass each way is enough.
+bool mark_in_order(const Topology& t, std::vector<uint8_t>& marks) {
+  const auto src = t.src(), dst = t.dst();
+  if (!t.is_acyclic() || !t.order().nodes.empty() || !std::ranges::is_sorted(src)) return false;
+  for (int32_t n : t.start()) marks[n] |= 1;
+  for (int32_t n : t.accept()) marks[n] |= 2;
+  for (size_t a = 0; a < src.size(); ++a) marks[dst[a]] |= marks[src[a]] & 1;
+  for (size_t a = src.size(); a-- > 0;) marks[src[a]] |= marks[dst[a]] & 2;
+  return true;
+}
+
 /// Marks with `bit` what can be reached from `sources`.
 void mark(const Adjacency& along, std::span<const int32_t> sources, uint8_t bit,
           std::vector<uint8_t>& marks) {
@@ -57,8 +69,10 @@ Graph connect(const Graph& graph) {
       have_arcs_except(t.num_nodes(), t.src(), t.accept()))
     return record_moves("connect", graph.topology_ptr(), {{graph, ArcMap::identity()}});
   std::vector<uint8_t> marks(static_cast<size_t>(t.num_nodes()));
-  mark(t.out(), t.start(), 1, marks);
-  mark(t.in(), t.accept(), 2, marks);
+  if (!mark_in_order(t, marks)) {
+    mark(t.out(), t.start(), 1, marks);
+    mark(t.in(), t.accept(), 2, marks);
+  }
   std::vector<int32_t> node(marks.size(), -1);
   int32_t num_nodes = 0;
   for (size_t n = 0; n < marks.size(); ++n)
@@ -68,7 +82,7 @@ Graph connect(const Graph& graph) {
   size_t num_arcs = 0;
   for (size_t a = 0; a < src.size(); ++a) {
     arcs[num_arcs] = static_cast<int32_t>(a);
-    num_arcs += node[src[a]] >= 0 && node[dst[a]] >= 0;
+    num_arcs += (node[src[a]] | node[dst[a]]) >= 0 ? 1 : 0;
   }
   arcs.resize(num_arcs);
   return record_renumbered("connect", graph, node, num_nodes, std::move(arcs));
