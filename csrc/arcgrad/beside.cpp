@@ -52,7 +52,8 @@ class PartsRule final : public ArcRule {
   int32_t num_arcs() const override { return num_arcs_; }
   bool is_acceptor() const override { return is_acceptor_; }
   void make(Arrays& arrays) const override {
-    make_arcs(*get(), arrays);
+    // Without parts they are made, and this is a process that was forked just then.
+    if (const auto parts = get()) make_arcs(*parts, arrays);
     std::shared_ptr<const Parts> old;
     std::lock_guard lock(mutex_);
     old.swap(parts_);
