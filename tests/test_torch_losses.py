@@ -253,6 +253,14 @@ def test_bad_targets_and_lengths(targets, lengths, sizes, message):
         agt.ctc_loss(x, torch.tensor(targets), lengths, sizes)
 
 
+@pytest.mark.parametrize("shape", [(), (4,), (5, 1, 4, 1)])
+def test_bad_shapes(shape):
+    with pytest.raises(ValueError, match=r"must be \[T, B, C\] or \[T, C\], but it is \["):
+        agt.ctc_loss(torch.zeros(shape), torch.tensor([[1]]), [5], [1])
+    with pytest.raises(ValueError, match=r"must be \[B, T, C\] or \[T, C\], but it is \["):
+        agt.ASGLoss(4)(torch.zeros(shape), torch.tensor([[1]]), [5], [1])
+
+
 def test_bad_options_and_types():
     x, targets = torch.zeros(5, 1, 4), torch.tensor([[1]])
     with pytest.raises(

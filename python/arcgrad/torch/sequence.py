@@ -210,6 +210,11 @@ class SequenceLoss(ChecksState):
 
     def _read(self, emissions: Tensor, targets: Any, target_lengths: Any) -> Targets:
         shape = emissions.shape
+        if len(shape) not in (2, 3):
+            order = "[B, T, C]" if self.batch_first else "[T, B, C]"
+            raise ValueError(
+                f"{self._name()}: the input must be {order} or [T, C], but it is {list(shape)}"
+            )
         batch = shape[0 if self.batch_first else 1] if len(shape) == 3 else 1
         dtype = np.float64 if _result_type(emissions) is torch.float64 else np.float32
         return Targets(self._name(), targets, target_lengths, batch, shape[-1], dtype)
