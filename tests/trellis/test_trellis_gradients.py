@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from gradients import assert_gradient, assert_second_order, direction
-from tools import snapshot, weights
+from tools import build, snapshot, weights
 from trellis_cases import (
     BOUNDS,
     assert_near,
@@ -177,6 +177,19 @@ def test_third_order_raises():
     first = ag.grad(score, [graph, emissions], create_graph=True)
     with pytest.raises(RuntimeError, match="order"):
         ag.grad(first, [graph, emissions], create_graph=True)
+
+
+@pytest.mark.parametrize("num_frames", [0, 1, 2, 5])
+def test_second_order_of_a_graph_that_consumes_nothing(num_frames):
+    graph = build(3, {0}, {2}, [(0, 1, -1, -1, 0.5), (1, 2, -1, -1, 0.25)])
+    emissions = ag.linear_graph(num_frames, 2, np.ones((num_frames, 2)))
+    for score in (
+        ag.forward_score(ag.intersect(graph, emissions)),
+        ag.outer_score([graph], emissions),
+    ):
+        for gradient in ag.grad(score, [graph, emissions], create_graph=True):
+            for curvature in ag.grad(gradient, [graph, emissions]) if gradient.calc_grad else []:
+                assert not np.any(curvature.weights_to_numpy())
 
 
 def test_second_order_of_a_loss():

@@ -268,7 +268,7 @@ class Recursion {
                            &emissions, nullptr, center, v(t), moved.data());
       }
       centers_[t + 1] = joined(moved);
-      for (double& c : centers_[t + 1]) c /= num_places;
+      for (double& c : centers_[t + 1]) c /= std::max(num_places, 1);
     }
   }
 
