@@ -98,7 +98,7 @@ sanitize-address sanitize-thread: install
 	  --no-build-isolation --force-reinstall -Cbuild-dir=$(DIR)/cmake -Ccmake.build-type=Debug \
 	  -Ccmake.define.CMAKE_CXX_FLAGS_DEBUG='-O1 -g' -Ccmake.define.ARCGRAD_SANITIZE=$(SANITIZE) .
 	LD_PRELOAD="$$($(CXX) -print-file-name=$(RUNTIME)) $$($(CXX) -print-file-name=libstdc++.so.6)" \
-	  ASAN_OPTIONS=detect_leaks=0 TSAN_OPTIONS=halt_on_error=1:suppressions=scripts/tsan.supp \
+	  ASAN_OPTIONS=detect_leaks=0 TSAN_OPTIONS=halt_on_error=1:die_after_fork=0:suppressions=$(CURDIR)/scripts/tsan.supp \
 	  OPENBLAS_NUM_THREADS=1 \
 	  $(DIR)/venv/bin/python -m pytest -p no:cacheprovider --capture=sys $(PYTEST_ARGS) \
 	  --deselect tests/test_batch.py::test_a_forked_child_works_even_while_the_parent_does
