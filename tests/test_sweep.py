@@ -74,6 +74,11 @@ def clipped(deviation):
     return lambda rng, count: np.clip(rng.normal(0.0, deviation, count), -170.0, 170.0)
 
 
+def steep_at_first(rng, count):
+    """Scores soon differ by more than 256 units of 2^256."""
+    return rng.normal(np.where(np.arange(count) < 1200, 160.0, 0.5), 1.0)
+
+
 CASES = {
     "level": lambda: Arcs(3000, normal(0.0)),
     "rising": lambda: Arcs(2000, normal(3.0)),
@@ -92,6 +97,10 @@ CASES = {
     "many starts, falling": lambda: Arcs(2000, normal(-1.0), starts=range(0, 2000, 100)),
     "late starts": lambda: Arcs(2000, normal(1.0), starts=[1200, 1700], impossible=0.1),
     "many nodes": lambda: Arcs(50_000, normal(0.5), impossible=0.01),
+    "many nodes, steep at first": lambda: Arcs(50_000, steep_at_first),
+    "many nodes, rugged": lambda: Arcs(50_000, clipped(40.0)),
+    "many nodes, dead ends": lambda: Arcs(50_000, normal(0.5), chained=False, impossible=0.2),
+    "many nodes, most arcs impossible": lambda: Arcs(50_000, normal(2.0), impossible=0.9),
 }
 
 
@@ -154,3 +163,24 @@ def test_a_gradient_is_added_to_one_that_is_there():
     np.testing.assert_allclose(weights(graph.grad()), 2.0 * once, rtol=1e-15)
     both = ag.add(ag.forward_score(graph), ag.forward_score(graph))
     np.testing.assert_allclose(weights(ag.grad(both, graph)), 2.0 * once, rtol=1e-15)
+
+
+def test_what_is_on_no_path_has_posterior_zero():
+    arcs = CASES["many nodes, dead ends"]()
+    order = np.arange(len(arcs.src))
+    graph = arcs.graph(order)
+    posteriors = weights(ag.grad(ag.forward_score(graph), graph))
+    best = weights(ag.shortest_distance(graph, reverse=True))
+    is_dead = ~np.isfinite(best[arcs.dst]) | ~np.isfinite(arcs.weight)
+    assert is_dead.any()
+    assert not posteriors[is_dead].any()
+
+
+def test_a_seed_that_is_not_finite_stays_so():
+    arcs = CASES["many nodes"]()
+    graph = arcs.graph(np.arange(len(arcs.src)))
+    seed = ag.scalar_graph(math.inf, dtype="float64")
+    gradient = weights(ag.grad(ag.forward_score(graph), graph, seed))
+    assert not np.isfinite(gradient[-3:]).all()
+    gradient = weights(ag.grad(ag.forward_score(graph), graph, ag.scalar_graph(math.nan)))
+    assert np.isnan(gradient[-1])

@@ -1,6 +1,8 @@
 #include "arcgrad/pushed.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 #include <type_traits>
 
@@ -37,6 +39,67 @@ double in_sum(double term, int64_t unit, int64_t sum_unit) {
   const auto units = static_cast<uint64_t>((unit + 3) - sum_unit);
   return term * kInSum[units < 6 ? units : 6];
 }
+
+/// What flows through a node per unit of its sum, and that unit.
+struct Flow {
+  double mass;
+  int64_t unit;
+};
+
+/// A node that flows are pulled back to.
+class Puller {
+ public:
+  using To = Flow;
+  Puller(int64_t unit, int64_t /*highest*/) : unit_(unit) {}
+  /// What flows over an arc with this term.
+  double share(double term, Flow to) const { return to.mass * in_sum(term, unit_, to.unit); }
+  Flow flow(double mass) const { return {mass, unit_}; }
+
+ private:
+  int64_t unit_;
+};
+
+/// A flow in half the memory, where all units are among 256: the last byte of the mass, which moves
+/// by 2^-45 of itself at most, says by how much the unit is below the highest.
+class PackedFlow {
+ public:
+  PackedFlow() = default;
+  PackedFlow(double mass, uint64_t below) : bits_(std::bit_cast<uint64_t>(mass)) {
+    // Zero and what is not finite are so in every unit.
+    if (std::isnormal(mass)) [[likely]]
+      bits_ = ((bits_ + 128 - below) & ~uint64_t{255}) + below;
+    else if (std::isfinite(mass))
+      bits_ = 0;
+  }
+  double mass() const { return std::bit_cast<double>(bits_); }
+  uint64_t below() const { return bits_ & 255; }
+
+ private:
+  uint64_t bits_;
+};
+
+/// The factors of in_sum(), from those of a term 255 units below its sum.
+constexpr auto kInPackedSum = [] {
+  std::array<double, 511> factors{};
+  std::ranges::copy(kInSum, factors.begin() + 252);
+  return factors;
+}();
+
+class PackedPuller {
+ public:
+  using To = PackedFlow;
+  PackedPuller(int64_t unit, int64_t highest)
+      : below_(static_cast<uint64_t>(highest - unit)),
+        factors_(kInPackedSum.data() + 255 - below_) {}
+  double share(double term, PackedFlow to) const {
+    return to.mass() * (term * factors_[to.below()]);
+  }
+  PackedFlow flow(double mass) const { return {mass, below_}; }
+
+ private:
+  uint64_t below_;
+  const double* factors_;
+};
 
 /// Calls `f` with the truth value as a type.
 template <class F>
@@ -93,6 +156,7 @@ bool Pushed::push(const T* weight, std::span<const int32_t> sources) {
   double* const terms = keep ? terms_.fill<double>().data() : nullptr;
   for (int32_t n : sources) sums[n] = {1.0, 0};
   Buffer<double> exps;
+  int64_t lowest = INT64_MAX, highest = INT64_MIN;
   for (int32_t begin = 0, end; begin < num_nodes; begin = end) {
     const int32_t first = offset[begin];
     for (end = begin + 1; end < num_nodes && offset[end] - first < kBlock;) ++end;
@@ -113,6 +177,8 @@ bool Pushed::push(const T* weight, std::span<const int32_t> sources) {
         for (; value < kLow; value *= kUp) --unit;
         sums[s] = {value, unit};
       }
+      lowest = std::min(lowest, unit);
+      highest = std::max(highest, unit);
       [[maybe_unused]] const int32_t ahead = last + kAhead <= num_arcs ? kAhead : 0;
       for (int32_t k = offset[s]; k < last; ++k) {
         if constexpr (is_far) __builtin_prefetch(&sums[dst[k + ahead]], 1);
@@ -128,6 +194,8 @@ bool Pushed::push(const T* weight, std::span<const int32_t> sources) {
       }
     }
   }
+  lowest_unit_ = std::min(lowest, highest);  // the same if no node is reached
+  highest_unit_ = highest;
   return true;
 }
 
@@ -144,17 +212,22 @@ void Pushed::pull_back(const Buffer<double>& seed, Weights& grad) const {
   dispatch(grad.dtype(), [&](auto kind) {
     auto* out = grad.fill<decltype(kind)>().data();
     choose(is_unset, [&](auto set) {
-      choose(reaches_far_, [&](auto is_far) { pull<set(), is_far()>(seed, out); });
+      if (!reaches_far_)
+        pull<Puller, set(), false>(seed, out);
+      else if (highest_unit_ - lowest_unit_ < 256)
+        pull<PackedPuller, set(), true>(seed, out);
+      else
+        pull<Puller, set(), true>(seed, out);
     });
   });
 }
 
-template <bool set, bool is_far, class T>
+template <class Puller, bool set, bool is_far, class T>
 void Pushed::pull(const Buffer<double>& seed, T* out) const {
   const int32_t *offset = out_->offset.data(), *dst = out_->node.data();
   const double* terms = terms_.view<double>().data();
-  Buffer<Sum> flows(sums_.size());  // of the nodes visited, what flows through per unit of the sum
-  Sum* const flow = flows.data();
+  Buffer<typename Puller::To> flows(sums_.size());  // set as nodes are visited
+  auto* const flow = flows.data();
   const int32_t far = offset[num_nodes()] > kManyArcs ? kFarAhead : INT32_MAX;
   for (int32_t s = num_nodes() - 1; s >= 0; --s) {
     const auto [value, unit] = sums_[s];
@@ -166,20 +239,21 @@ void Pushed::pull(const Buffer<double>& seed, T* out) const {
     }
     const double inverse = 1.0 / value;  // ready before the last arc is
     if (first >= far) {
-      __builtin_prefetch(terms + first - kFarAhead);
-      __builtin_prefetch(dst + first - kFarAhead);
+      __builtin_prefetch(terms + first - kFarAhead, 0, 0);
+      __builtin_prefetch(terms + first - kFarAhead + 8, 0, 0);
+      __builtin_prefetch(dst + first - kFarAhead, 0, 0);
     }
     double mass = seed[s];
+    const Puller puller(unit, highest_unit_);
     [[maybe_unused]] const int32_t ahead = first >= kAhead ? kAhead : 0;
     // The first arc comes last, since it often goes to the node that was just done.
     for (int32_t k = offset[s + 1] - 1; k >= first; --k) {
       if constexpr (is_far) __builtin_prefetch(&flow[dst[k - ahead]]);
-      const Sum& to = flow[dst[k]];
-      const double g = to.value * in_sum(terms[k], unit, to.unit);
+      const double g = puller.share(terms[k], flow[dst[k]]);
       mass += g;
       out[k] = set ? static_cast<T>(g) : out[k] + static_cast<T>(g);
     }
-    flow[s] = {mass * inverse, unit};
+    flow[s] = puller.flow(mass * inverse);
   }
 }
 

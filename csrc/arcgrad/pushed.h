@@ -44,12 +44,13 @@ class Pushed {
   int32_t num_nodes() const { return static_cast<int32_t>(sums_.size()); }
   template <bool keep, bool is_far, class T>
   bool push(const T* weight, std::span<const int32_t> sources);
-  template <bool set, bool is_far, class T>
+  template <class Puller, bool set, bool is_far, class T>
   void pull(const Buffer<double>& seed, T* out) const;
 
   const Adjacency* out_;
   bool reaches_far_ = false;
   Buffer<Sum> sums_;
+  int64_t lowest_unit_ = 0, highest_unit_ = 0;  // of the nodes reached
   /// Of each arc the term it adds to a node, in the unit of the node it comes from. The buffer is
   /// that of weights because that one is fast to get.
   Weights terms_;

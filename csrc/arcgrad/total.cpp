@@ -73,9 +73,10 @@ void Total::add_curvature(const Weights& direction, double factor, Weights& grad
 
 Graph record_posteriors(const char* op, const Graph& graph, std::shared_ptr<const Total> total,
                         const Graph& delta, DType dtype) {
-  Weights posteriors = Weights::zeros(graph.num_arcs(), dtype);
+  Weights posteriors = Weights::zeros_later(graph.num_arcs(), dtype);
   const double factor = delta.item();
   total->add_posteriors(factor, posteriors);
+  posteriors.clear();
   const Graph inputs[] = {graph, delta};
   std::unique_ptr<Rule> rule;
   if (tracks(inputs)) rule = std::make_unique<PosteriorsRule>(std::move(total), factor);
