@@ -513,7 +513,8 @@ Gradient: each arc passes its gradient to the arc it came from. Time and memory:
   def_op_of_list(m, "concat", concat, R"(
 The concatenation: a string of the first graph followed by one of the second, and so on.
 
-Epsilon arcs of weight 0 join every accept node of a graph to every start node of the next.
+Epsilon arcs of weight 0 join every accept node of a graph to every start node of the next. They
+come after the arcs of the one and before those of the other.
 
 Args:
     graphs: A list of graphs, or a list of such lists. Concatenating none accepts the empty string.
@@ -523,7 +524,7 @@ the epsilon arcs.
 
 >>> import arcgrad as ag
 >>> ag.concat([ag.chain_graph([0]), ag.chain_graph([1])]).labels_to_list()
-[0, 1, -1]
+[0, -1, 1]
 )");
   def_op(m, "closure", closure, R"(
 The Kleene closure: any number of strings of the graph after each other, also none.

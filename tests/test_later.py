@@ -134,12 +134,22 @@ def test_large_graphs_side_by_side():
     assert graph.num_arcs() == 3 * LARGE + 5 + 2 + 3
     shift = np.array([1, LARGE + 2, 2 * LARGE + 8])  # of the nodes of each part
     parts = [a, b, a]
+    # The arcs that join the last part to the others come before it, those of the closure last.
+    joints = np.r_[2 * LARGE + 5 : 2 * LARGE + 7, graph.num_arcs() - 3 : graph.num_arcs()]
+
+    def apart(values):
+        return np.delete(values, joints), values[joints]
+
     src = np.concatenate([g.src_nodes() + s for g, s in zip(parts, shift, strict=True)])
-    assert np.array_equal(graph.src_nodes()[: len(src)], src)
-    weights = np.concatenate([g.weights_to_numpy() for g in parts])
-    assert np.array_equal(graph.weights_to_numpy(), np.append(weights, np.zeros(5)))
-    assert np.array_equal(graph.ilabels()[: len(src)], np.concatenate([g.ilabels() for g in parts]))
-    assert set(graph.ilabels()[len(src) :].tolist()) == {ag.epsilon}
+    of_parts, of_joints = apart(graph.src_nodes())
+    assert np.array_equal(of_parts, src)
+    assert of_joints.tolist() == [LARGE + 1, 2 * LARGE + 7, 0, 0, graph.num_nodes() - 1]
+    of_parts, of_joints = apart(graph.weights_to_numpy())
+    assert np.array_equal(of_parts, np.concatenate([g.weights_to_numpy() for g in parts]))
+    assert not of_joints.any()
+    of_parts, of_joints = apart(graph.ilabels())
+    assert np.array_equal(of_parts, np.concatenate([g.ilabels() for g in parts]))
+    assert set(of_joints.tolist()) == {ag.epsilon}
     # What it was made from is as it would be alone.
     assert np.array_equal(inner.dst_nodes()[LARGE:], b.dst_nodes() + LARGE + 1)
     ag.backward(ag.viterbi_score(ag.concat([inner, a])))

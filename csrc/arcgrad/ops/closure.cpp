@@ -5,7 +5,8 @@ namespace arcgrad {
 
 Graph closure(const Graph& graph) {
   const Topology& t = graph.topology();
-  Beside beside("closure", {graph}, 1, t.start().size() + t.accept().size());
+  const int64_t num_epsilon[] = {static_cast<int64_t>(t.start().size() + t.accept().size())};
+  Beside beside("closure", {graph}, 1, num_epsilon);
   beside.arrays.start = beside.arrays.accept = {0};
   for (int32_t n : t.start()) beside.add_epsilon(0, beside.node(0, n));
   for (int32_t n : t.accept()) beside.add_epsilon(beside.node(0, n), 0);

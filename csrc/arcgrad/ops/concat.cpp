@@ -4,9 +4,11 @@
 namespace arcgrad {
 
 Graph concat(const std::vector<Graph>& graphs) {
-  size_t num_epsilon = 0;
+  // Between the graphs, so that arcs stay in the order of their nodes if accept nodes come last.
+  std::vector<int64_t> num_epsilon;
   for (size_t i = 0; i + 1 < graphs.size(); ++i)
-    num_epsilon += graphs[i].topology().accept().size() * graphs[i + 1].topology().start().size();
+    num_epsilon.push_back(static_cast<int64_t>(graphs[i].topology().accept().size() *
+                                               graphs[i + 1].topology().start().size()));
   Beside beside("concat", graphs, 0, num_epsilon);
   if (graphs.empty()) {
     beside.arrays.num_nodes = 1;
