@@ -4,33 +4,29 @@
 
 namespace arcgrad {
 
-Graph record_renumbered(const char* op, const Graph& graph, const std::vector<int32_t>& node,
-                        int32_t num_nodes, Column arcs) {
-  const Topology& t = graph.topology();
+Arrays renumber(const Topology& from, std::span<const int32_t> node, int32_t num_nodes,
+                std::span<const int32_t> arcs) {
   Arrays out;
   out.num_nodes = num_nodes;
-  auto rename = [&](std::span<const int32_t> nodes, Column& to) {
+  const auto rename = [&](std::span<const int32_t> nodes, Column& to) {
     for (int32_t n : nodes)
       if (node[n] >= 0) to.push_back(node[n]);
     std::sort(to.begin(), to.end());
   };
-  rename(t.start(), out.start);
-  rename(t.accept(), out.accept);
-  const size_t count = arcs.size();
-  const auto src = t.src(), dst = t.dst(), ilabel = t.ilabel(), olabel = t.olabel();
-  out.src.resize(count);
-  out.dst.resize(count);
-  out.ilabel.resize(count);
-  for (size_t k = 0; k < count; ++k) {
+  rename(from.start(), out.start);
+  rename(from.accept(), out.accept);
+  const auto src = from.src(), dst = from.dst(), ilabel = from.ilabel(), olabel = from.olabel();
+  for (Column* column : {&out.src, &out.dst, &out.ilabel}) column->resize(arcs.size());
+  for (size_t k = 0; k < arcs.size(); ++k) {
     out.src[k] = node[src[arcs[k]]];
     out.dst[k] = node[dst[arcs[k]]];
     out.ilabel[k] = ilabel[arcs[k]];
   }
-  if (!t.is_acceptor()) {
-    out.olabel.resize(count);
-    for (size_t k = 0; k < count; ++k) out.olabel[k] = olabel[arcs[k]];
+  if (!from.is_acceptor()) {
+    out.olabel.resize(arcs.size());
+    for (size_t k = 0; k < arcs.size(); ++k) out.olabel[k] = olabel[arcs[k]];
   }
-  return record_moves(op, std::move(out), {{graph, ArcMap::gather(std::move(arcs))}});
+  return out;
 }
 
 }  // namespace arcgrad

@@ -1,14 +1,14 @@
 #pragma once
 
-#include <vector>
+#include <span>
 
-#include "arcgrad/tape.h"
+#include "arcgrad/topology.h"
 
 namespace arcgrad {
 
-/// Records an op that renumbers: `node[n]` is the new id of node n, or -1 to drop it, and `arcs`
-/// lists the arcs to keep in their new order.
-Graph record_renumbered(const char* op, const Graph& graph, const std::vector<int32_t>& node,
-                        int32_t num_nodes, Column arcs);
+/// What a topology is made of with other ids: node n becomes node[n] out of `num_nodes`, or is left
+/// out if that is negative, and arc k is arc `arcs[k]` of `from`, which joins nodes that stay.
+Arrays renumber(const Topology& from, std::span<const int32_t> node, int32_t num_nodes,
+                std::span<const int32_t> arcs);
 
 }  // namespace arcgrad

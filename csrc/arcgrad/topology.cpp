@@ -7,6 +7,7 @@
 #include "arcgrad/error.h"
 #include "arcgrad/stream.h"
 #include "arcgrad/trellis/form.h"
+#include "arcgrad/trim.h"
 
 namespace arcgrad {
 namespace {
@@ -33,7 +34,7 @@ Adjacency group(int32_t num_nodes, std::span<const int32_t> key, std::span<const
   }
   out.arcs.resize(key.size());
   out.own_node.resize(key.size());
-  std::vector<int32_t> next(out.offset.begin(), out.offset.end() - 1);
+  Column next(out.offset.begin(), out.offset.end() - 1);
   for (int32_t a = 0; a < static_cast<int32_t>(key.size()); ++a) {
     const int32_t slot = next[key[a]]++;
     out.arcs[slot] = a;
@@ -287,6 +288,14 @@ const Order& Topology::order() const {
     if (order.nodes.size() == static_cast<size_t>(num_nodes())) return order;
     return components(out());
   });
+}
+
+bool Topology::has_dead_ends() const {
+  return derived().has_dead_ends.get([this] { return find_dead_ends(*this); });
+}
+
+const Trimmed& Topology::trimmed() const {
+  return derived().trimmed.get([this] { return trim(*this); });
 }
 
 const std::shared_ptr<const trellis::Form>& Topology::form(Side side) const {

@@ -85,6 +85,16 @@ class ArcRule {
   virtual std::shared_ptr<const trellis::Form> form() const { return nullptr; }
 };
 
+class Topology;
+
+/// A topology without what lies on no path from a start to an accept node.
+struct Trimmed {
+  /// Null if everything does.
+  std::shared_ptr<const Topology> topology;
+  /// The arcs that are left, ascending.
+  Column arcs;
+};
+
 /// Nodes, arcs and labels, without weights. Immutable once shared, and safe to read from many
 /// threads: what is derived from it is computed on first need.
 class Topology {
@@ -152,6 +162,10 @@ class Topology {
   /// The topology with arc k the arc `index(side).arc[k]`; null if that is arc k everywhere.
   const std::shared_ptr<const Topology>& sorted(Side side) const;
   const Order& order() const;
+  /// Whether there are nodes that lie on no path from a start to an accept node, if there are no
+  /// cycles.
+  bool has_dead_ends() const;
+  const Trimmed& trimmed() const;
   /// The graph arranged for a recursion over frames.
   const std::shared_ptr<const trellis::Form>& form(Side side) const;
 
@@ -178,6 +192,8 @@ class Topology {
     Lazy<std::shared_ptr<const trellis::Form>> form[2];
     Lazy<std::shared_ptr<const Topology>> sorted[2];
     Lazy<Order> order;
+    Lazy<bool> has_dead_ends;
+    Lazy<Trimmed> trimmed;
     Lazy<bool> is_acceptor;
     /// Shared by topologies that were found to have the same structure.
     std::shared_ptr<const int> structure;
