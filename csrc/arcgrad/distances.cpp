@@ -98,7 +98,7 @@ class DistancesRule final : public Rule {
 
 Graph record_distances(const char* op, const Graph& graph, std::vector<Distances> parts,
                        DType dtype) {
-  std::vector<double> scores;
+  Buffer<double> scores;
   for (const Distances& part : parts)
     for (int32_t n : part.nodes) scores.push_back(part.sweep.score(n));
   Arrays arrays{2, {0}, {1}, {}, {}, {}, {}};

@@ -11,9 +11,9 @@ namespace arcgrad {
 struct Distances {
   Sweep sweep;
   /// Arc of the op's input for each arc of the sweep, or -1; empty if they are the same.
-  std::vector<int32_t> arcs;
+  Column arcs;
   /// Node of the sweep for each output.
-  std::vector<int32_t> nodes;
+  Column nodes;
 };
 
 /// Records an op whose outputs are distances: one arc for each entry of each `parts[i].nodes`, in

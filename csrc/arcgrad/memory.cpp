@@ -12,7 +12,7 @@ namespace arcgrad {
 namespace {
 
 /// From this size on, blocks are made of huge pages.
-constexpr size_t kHuge = size_t{4} << 20;
+constexpr size_t kHuge = size_t{2} << 20;
 constexpr size_t kHugePage = size_t{2} << 20;
 constexpr size_t kSmallPage = size_t{4} << 10;
 /// The most that is kept.
@@ -72,7 +72,7 @@ class Kept {
 // Without a destructor, so that buffers may outlive it at exit.
 Kept kept;
 
-/// Sizes come in steps of an eighth, so that a block fits buffers of about its size.
+/// Sizes come in steps of an eighth or of a page, so that a block fits buffers of about its size.
 size_t round_up(size_t bytes) {
   const size_t step = std::max(bytes < kHuge ? kSmallPage : kHugePage, std::bit_floor(bytes) / 8);
   return (bytes + step - 1) / step * step;

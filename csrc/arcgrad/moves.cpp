@@ -171,7 +171,9 @@ void write_sum(const Plan& plan, int64_t begin, std::span<T> out) {
   };
   // The entries that a term is part of.
   const auto covered = [&](const Term& term) -> std::pair<int64_t, int64_t> {
-    if (!term.map.is_shift()) return {0, count};
+    if (!term.map.is_shift())
+      return {0,
+              std::clamp(static_cast<int64_t>(term.map.arcs().size()) - begin, int64_t{0}, count)};
     const int64_t from = std::clamp<int64_t>(term.begin() - begin, 0, count);
     return {from, std::clamp(term.end() - begin, from, count)};
   };

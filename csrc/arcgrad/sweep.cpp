@@ -84,7 +84,7 @@ void require_scorable(const char* op, const Weights& weights) {
 /// What the constructor hands to the recursions.
 struct Sweep::Setup {
   const Options& options;
-  std::vector<uint8_t> is_source;
+  Buffer<uint8_t> is_source;
   // Only where the weights are looked at one by one:
   std::vector<double> weight = {};
   std::vector<bool> is_useful = {};
@@ -96,45 +96,48 @@ Sweep::Sweep(TopologyPtr topology, const Weights& weights, std::span<const int32
   const Topology& t = *topology_;
   const bool forward = options.direction == Direction::forward;
   const Order& order = t.order();
-  const bool is_fast = order.is_acyclic() && !options.exact_sums;
-  if (is_fast && forward && options.semiring == Semiring::log && order.nodes.empty() &&
+  const bool is_acyclic = order.is_acyclic(), is_log = options.semiring == Semiring::log;
+  if (is_acyclic && is_log && !options.exact_sums && forward && order.nodes.empty() &&
       t.out().arcs.empty()) {
     pushed_ = Pushed::run(t.out(), weights, sources, keep_);
     if (pushed_) return;
   }
   require_scorable(options.op, weights);
   const auto num_nodes = static_cast<size_t>(t.num_nodes());
-  own_order_ = order.nodes;
+  own_order_.assign(order.nodes.begin(), order.nodes.end());
   if (!forward) std::reverse(own_order_.begin(), own_order_.end());
   is_backwards_ = !forward;
-  if (options.semiring == Semiring::log) {
+  if (is_log && is_acyclic && options.exact_sums) {
+    plain_.resize(num_nodes);
+  } else if (is_log) {
     scores_.resize(num_nodes);
-  } else if (is_fast) {
-    best_.resize(num_nodes);
+  } else if (is_acyclic) {
+    plain_.resize(num_nodes);
     best_slot_.resize(num_nodes);
     best_node_.resize(num_nodes);
   } else {
-    best_.assign(num_nodes, kNegInf);
+    plain_.assign(num_nodes, kNegInf);
     best_slot_.assign(num_nodes, -1);
   }
   if (keep_) {
-    // The fast recursion in the log semiring writes every entry.
-    term_buffer_ = is_fast && options.semiring == Semiring::log
-                       ? Weights::uninitialized(t.num_arcs(), DType::float64)
-                       : Weights::zeros(t.num_arcs(), DType::float64);
+    // The recursions without cycles in the log semiring write every entry.
+    term_buffer_ = is_acyclic && is_log ? Weights::uninitialized(t.num_arcs(), DType::float64)
+                                        : Weights::zeros(t.num_arcs(), DType::float64);
     term_ = term_buffer_.fill<double>().data();
     inverse_sum_.assign(num_nodes, 0.0);
   }
-  Setup setup{options, std::vector<uint8_t>(num_nodes)};
+  Setup setup{options, Buffer<uint8_t>(num_nodes, 0)};
   for (int32_t n : sources) setup.is_source[n] = 1;
   adjacency_ = forward ? &t.in() : &t.out();
-  if (is_fast) {
+  if (is_acyclic) {
     dispatch(weights.dtype(), [&](auto kind) {
       const auto* weight = weights.view<decltype(kind)>().data();
-      if (options.semiring == Semiring::log)
-        run_acyclic(weight, setup);
-      else
+      if (!is_log)
         run_acyclic_best(weight, setup);
+      else if (options.exact_sums)
+        run_acyclic_exact(weight, setup);
+      else
+        run_acyclic(weight, setup);
     });
   } else {
     setup.weight = weights.to_vector();
@@ -145,7 +148,7 @@ Sweep::Sweep(TopologyPtr topology, const Weights& weights, std::span<const int32
     }
     run_components(setup);
   }
-  if (keep_ && options.semiring == Semiring::tropical)
+  if (keep_ && !is_log)
     for (size_t n = 0; n < num_nodes; ++n)
       if (best_slot_[n] >= 0) term_[best_slot_[n]] = inverse_sum_[n] = 1.0;
 }
@@ -212,9 +215,28 @@ void Sweep::run_acyclic(const T* weight, const Setup& setup) {
 }
 
 template <class T>
+void Sweep::run_acyclic_exact(const T* weight, const Setup& setup) {
+  const Adjacency& adjacency = *adjacency_;
+  const auto num_nodes = static_cast<int32_t>(plain_.size());
+  for (int32_t position = 0; position < num_nodes; ++position) {
+    const int32_t d = node(position), first = adjacency.offset[d], last = adjacency.offset[d + 1];
+    const auto arriving = [&](int32_t k) {
+      return plain_[adjacency.node[k]] + weight[adjacency.arc(k)];
+    };
+    double score = setup.is_source[d] ? 0.0 : kNegInf;
+    for (int32_t k = first; k < last; ++k) score = logadd(score, arriving(k));
+    plain_[d] = score;
+    if (!keep_) continue;
+    inverse_sum_[d] = score > kNegInf ? 1.0 : 0.0;
+    for (int32_t k = first; k < last; ++k)
+      term_[k] = score > kNegInf ? std::exp(arriving(k) - score) : 0.0;
+  }
+}
+
+template <class T>
 void Sweep::run_acyclic_best(const T* weight, const Setup& setup) {
   const Adjacency& adjacency = *adjacency_;
-  const auto num_nodes = static_cast<int32_t>(best_.size());
+  const auto num_nodes = static_cast<int32_t>(plain_.size());
   const int32_t last_slot = static_cast<int32_t>(adjacency.node.size()) - 1;
   const int32_t ahead = is_backwards_ ? -kFarAhead : kFarAhead;
   for (int32_t position = 0; position < num_nodes; ++position) {
@@ -225,13 +247,13 @@ void Sweep::run_acyclic_best(const T* weight, const Setup& setup) {
     double best = setup.is_source[d] ? 0.0 : kNegInf;
     int32_t slot = -1;
     for (int32_t k = adjacency.offset[d]; k < adjacency.offset[d + 1]; ++k) {
-      const double score = best_[adjacency.node[k]] + weight[adjacency.arc(k)];
+      const double score = plain_[adjacency.node[k]] + weight[adjacency.arc(k)];
       if (score > best) {
         best = score;
         slot = k;
       }
     }
-    best_[d] = best;
+    plain_[d] = best;
     best_slot_[d] = slot;
     best_node_[d] = slot < 0 ? -1 : adjacency.node[slot];
   }
@@ -400,7 +422,7 @@ void Sweep::run_component_best(const Setup& setup, Component& component) {
   std::vector<int32_t> by_length(component.size());
   for (size_t i = 0; i < by_length.size(); ++i) {
     by_length[i] = static_cast<int32_t>(i);
-    best_[component.nodes[i]] = paths.score[i];
+    plain_[component.nodes[i]] = paths.score[i];
     best_slot_[component.nodes[i]] = paths.slot[i];
   }
   // In this order the best path to a node comes before it, as in a graph without cycles.
@@ -414,7 +436,8 @@ void Sweep::run_components(const Setup& setup) {
   const std::vector<int32_t>& bounds = topology_->order().component;
   const bool forward = setup.options.direction == Direction::forward;
   const auto num_nodes = static_cast<int32_t>(setup.is_source.size());
-  std::vector<int32_t> sweep_order, local(setup.is_source.size(), -1);
+  Column sweep_order;
+  std::vector<int32_t> local(setup.is_source.size(), -1);
   int32_t begin = 0;
   for (size_t c = 0; begin < num_nodes; ++c) {
     int32_t end = begin + 1;
@@ -424,7 +447,10 @@ void Sweep::run_components(const Setup& setup) {
     }
     std::vector<int32_t> nodes;
     for (int32_t p = begin; p < end; ++p)
-      (setup.is_useful[node(p)] ? nodes : sweep_order).push_back(node(p));
+      if (setup.is_useful[node(p)])
+        nodes.push_back(node(p));
+      else
+        sweep_order.push_back(node(p));
     begin = end;
     std::sort(nodes.begin(), nodes.end());
     for (size_t i = 0; i < nodes.size(); ++i) local[nodes[i]] = static_cast<int32_t>(i);

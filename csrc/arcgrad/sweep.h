@@ -51,7 +51,7 @@ class Sweep {
 
   double score(int32_t node) const {
     if (pushed_) return pushed_->score(node);
-    return scores_.empty() ? best_[node] : log(scores_[node]);
+    return scores_.empty() ? plain_[node] : log(scores_[node]);
   }
   /// In the tropical semiring, the arc by which the best path arrives at a node, or -1 if the path
   /// has no arc there. Of arcs that are equally good, the first; in a cycle, of the shortest path.
@@ -98,6 +98,8 @@ class Sweep {
   template <class T>
   void run_acyclic(const T* weight, const Setup& setup);
   template <class T>
+  void run_acyclic_exact(const T* weight, const Setup& setup);
+  template <class T>
   void run_acyclic_best(const T* weight, const Setup& setup);
   void run_components(const Setup& setup);
   Component gather_component(const Setup& setup, std::vector<int32_t> nodes,
@@ -124,13 +126,13 @@ class Sweep {
   std::optional<Pushed> pushed_;
   /// Node at each position; empty if position p is node p, or node p from the end if the sweep goes
   /// backwards.
-  std::vector<int32_t> own_order_;
+  Column own_order_;
   bool is_backwards_ = false;
   /// Block that each node belongs to, or -1; empty without blocks.
   std::vector<int32_t> block_of_;
   std::vector<Block> blocks_;
   Buffer<Scaled> scores_;  // log semiring
-  Buffer<double> best_;    // tropical semiring
+  Buffer<double> plain_;   // tropical semiring, and exact sums without cycles
   Buffer<int32_t> best_slot_;
   /// Empty if there are cycles. Kept so that following a path does not look into every arc.
   Buffer<int32_t> best_node_;

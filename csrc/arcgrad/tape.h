@@ -112,8 +112,9 @@ struct GraphState {
 
 /// Which input arc each output arc takes its weight from.
 ///
-/// Gather form: output arc k takes input arc `arcs[k]`, or nothing if that is -1. Without `arcs`,
-/// output arc `offset` + a takes input arc a. The transpose sends weights the other way.
+/// Gather form: output arc k takes input arc `arcs[k]`, or nothing if that is -1 or there are
+/// fewer. Without `arcs`, output arc `offset` + a takes input arc a. The transpose sends weights
+/// the other way.
 class ArcMap {
  public:
   static ArcMap identity(int32_t offset = 0) { return {nullptr, {}, offset, false}; }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "arcgrad/distances.h"
@@ -16,8 +17,7 @@ class Closures {
       : graph_(graph), semiring_(semiring), is_removed_(std::move(is_removed)) {
     const Topology& t = graph.topology();
     const auto num_nodes = static_cast<size_t>(t.num_nodes());
-    is_end_.resize(num_nodes);
-    has_removed_.resize(num_nodes);
+    kind_.resize(num_nodes);
     position_.resize(num_nodes, -1);
     from_.resize(num_nodes, {-1, -1});
     const Adjacency& out = t.out();
@@ -33,17 +33,17 @@ class Closures {
         count += is_removed_[out.arc(k)];
       }
       const int32_t here = count - removed_begin_[n];
-      has_removed_[n] = here > 0;
-      is_end_[n] = here < out.offset[n + 1] - out.offset[n];
+      kind_[n] = static_cast<uint8_t>((here > 0 ? kNeeded : 0) |
+                                      (here < out.offset[n + 1] - out.offset[n] ? kEnd : 0));
     }
     removed_begin_[num_nodes] = count;
-    for (int32_t n : t.accept()) is_end_[n] = 1;
+    for (int32_t n : t.accept()) kind_[n] |= kEnd;
   }
 
   const Buffer<uint8_t>& removed() const { return is_removed_; }
   bool is_removed(int32_t arc) const { return is_removed_[arc]; }
   /// Whether removed arcs leave the node.
-  bool is_needed(int32_t node) const { return has_removed_[node]; }
+  bool is_needed(int32_t node) const { return kind_[node] & kNeeded; }
 
   /// A node that can be reached over removed arcs, and which output of record() its distance is.
   struct Reached {
@@ -59,6 +59,17 @@ class Closures {
     }
     return std::span(reached_).subspan(static_cast<size_t>(begin),
                                        static_cast<size_t>(end - begin));
+  }
+  /// Asks for memory that from() will read.
+  void expect(int32_t node) const {
+    for (int32_t k = removed_begin_[node]; k < removed_begin_[node + 1]; ++k)
+      __builtin_prefetch(&kind_[removed_dst_[k]]);
+  }
+  /// What was reached so far from all of them, one after the other.
+  std::span<const Reached> reached() const { return reached_; }
+  /// Calls what was reached by the ids of the result.
+  void rename(const Column& id) {
+    for (Reached& r : reached_) r.node = id[r.node];
   }
   /// The same from several nodes at once, and the output that is the sum over all accept nodes
   /// reached, or -1.
@@ -108,6 +119,7 @@ class Closures {
   /// Adds the part of some sources, and what they reach to `reached_`.
   void reach(std::span<const int32_t> sources) {
     const size_t first = names_.size();
+    if (sources.size() == 1 && try_reach(sources[0])) return;
     const auto visit = [&](int32_t n) {
       int32_t& at = position_[n];
       if (at < static_cast<int32_t>(first)) {
@@ -120,37 +132,135 @@ class Closures {
     for (size_t i = first; i < names_.size(); ++i)
       for (int32_t k = removed_begin_[names_[i]]; k < removed_begin_[names_[i] + 1]; ++k)
         link(static_cast<int32_t>(i), visit(removed_dst_[k]), removed_[k]);
+    require_sizes();
+    for (size_t i = first; i < names_.size(); ++i)
+      if (kind_[names_[i]] & kEnd) reached_.push_back({names_[i], add_target(i)});
+  }
+  /// The same if a single removed arc leaves the source, and none from where it goes.
+  bool try_reach(int32_t source) {
+    const int32_t k = removed_begin_[source];
+    const int32_t pair[] = {source, removed_dst_[k]};
+    if (removed_begin_[source + 1] != k + 1 || is_needed(pair[1])) return false;
+    const auto at = static_cast<int32_t>(names_.size());
+    sources_.push_back(at);
+    link(at, at + 1, removed_[k]);
+    for (int32_t n : pair) {
+      if (kind_[n] & kEnd) reached_.push_back({n, add_target(names_.size())});
+      names_.push_back(n);
+    }
+    require_sizes();
+    return true;
+  }
+  void require_sizes() const {
     require_size("remove", "nodes reached over removed arcs",
                  static_cast<int64_t>(names_.size()) + 1);
     require_size("remove", "removed arcs to be followed", static_cast<int64_t>(arcs_.size()));
-    for (size_t i = first; i < names_.size(); ++i)
-      if (is_end_[names_[i]]) reached_.push_back({names_[i], add_target(i)});
   }
 
   const Graph& graph_;
   Semiring semiring_;
-  Buffer<uint8_t> is_removed_, is_end_, has_removed_;
+  static constexpr uint8_t kNeeded = 1, kEnd = 2;
+  Buffer<uint8_t> is_removed_;
+  Buffer<uint8_t> kind_;  // of each node: whether removed arcs leave it, and whether it matters
   Column removed_, removed_dst_, removed_begin_;  // the removed arcs by the node they leave
   Buffer<Reached> reached_;
   Buffer<std::pair<int32_t, int32_t>> from_;  // of each node: its part of `reached_`
   // The graph of the sweep; `names_` are its nodes and `position_` where one is, if in this part.
   Arrays arrays_;
-  Column position_;
-  std::vector<int32_t> arcs_, names_, sources_, targets_;
+  Column position_, arcs_, names_, sources_, targets_;
 };
 
-/// Where an arc that enters a node goes on to: the first of the nodes that removed arcs reach from
-/// there, and how many there are; else the node itself.
-struct Onward {
-  int32_t node, output, num;
+/// The ways on from a node that removed arcs leave: the first of the nodes that they reach, how
+/// many there are, and where they begin.
+struct Ways {
+  int32_t node, output, num, begin;
+};
+
+/// Where arcs that enter a node go on to, and what stays of the input. A node that nothing enters
+/// any more is left out, with its arcs, where that is known when it is its turn: if there are no
+/// cycles.
+struct Routes {
+  /// `for_entered(f)` calls `f(arc, ...)` for the arcs that a new start takes over, and `first_id`
+  /// is the first id for the nodes that stay.
+  template <class ForEntered>
+  Routes(const Topology& t, std::span<const int32_t> start, int32_t first_id, Closures& closures,
+         const ForEntered& for_entered)
+      : is_entered(static_cast<size_t>(t.num_nodes()), t.is_acyclic() ? 0 : 1),
+        is_left_out(closures.removed()),
+        id(is_entered.size()),
+        next(is_entered.size()),
+        num_nodes(first_id) {
+    constexpr int32_t kAhead = 48;
+    const auto dst = t.dst();
+    const Adjacency& leaving = t.out();
+    const Order& order = t.order();
+    Buffer<uint32_t> num_in(is_entered.size(), 0);
+    for (size_t a = 0; a < dst.size(); ++a) num_in[dst[a]] += 1 - is_left_out[a];
+    for_entered([&](int32_t a, int32_t) { ++num_in[dst[a]]; });
+    for (int32_t n : start) is_entered[n] = 1;
+    ways.push_back({-1, -1, 1, 0});
+    for (int32_t position = 0; position < t.num_nodes(); ++position) {
+      const int32_t n = order.node(position);
+      closures.expect(order.node(std::min(position + kAhead, t.num_nodes() - 1)));
+      next[n] = 0;
+      if (num_in[n] > 0) {
+        int32_t num = 1;
+        if (closures.is_needed(n)) {
+          const auto reached = closures.from(n);
+          for (const auto& way : reached) is_entered[way.node] = 1;
+          num = static_cast<int32_t>(reached.size());
+          next[n] = ~static_cast<int32_t>(ways.size());
+          ways.push_back(
+              {-1, -1, num, static_cast<int32_t>(reached.data() - closures.reached().data())});
+        } else {
+          is_entered[n] = 1;
+        }
+        num_arcs += static_cast<int64_t>(num_in[n]) * num;
+      }
+      if (is_entered[n]) [[likely]]
+        continue;
+      for (int32_t k = leaving.offset[n]; k < leaving.offset[n + 1]; ++k)
+        if (uint8_t& arc = is_left_out[leaving.arc(k)]; !arc) {
+          --num_in[leaving.node[k]];
+          arc = 1;
+        }
+    }
+    for (size_t n = 0; n < id.size(); ++n) {
+      id[n] = num_nodes;
+      if (next[n] == 0) next[n] = num_nodes;
+      num_nodes += is_entered[n];
+    }
+    closures.rename(id);
+    for (size_t i = 1; i < ways.size(); ++i)
+      if (Ways& w = ways[i]; w.num > 0) {
+        w.node = closures.reached()[w.begin].node;
+        w.output = closures.reached()[w.begin].output;
+      }
+  }
+
+  Buffer<uint8_t> is_entered;
+  /// Of each arc, whether it is removed or leaves a node that does not stay.
+  Buffer<uint8_t> is_left_out;
+  /// What nodes that stay are called.
+  Column id;
+  /// Where an arc to a node goes on to: the id of a node, or ~i for ways[i].
+  Column next;
+  Buffer<Ways> ways;
+  int32_t num_nodes;
+  int64_t num_arcs = 0;
 };
 
 /// The arcs of the result: each has the labels and weight of a kept arc of the input, or is an
 /// epsilon arc, plus up to two distances over removed arcs, one before it and one after it.
 class Result {
  public:
-  Result(const Topology& from, int64_t num_arcs, int32_t shift, bool has_before)
-      : src_(from.src()), dst_(from.dst()), ilabel_(from.ilabel()), shift_(shift) {
+  Result(const Topology& from, const Routes& routes, std::span<const Closures::Reached> reached,
+         int64_t num_arcs)
+      : src_(from.src()),
+        dst_(from.dst()),
+        ilabel_(from.ilabel()),
+        routes_(routes),
+        reached_(reached) {
     require_size("remove", "arcs", num_arcs + 1);
     if (!from.is_acceptor()) olabel_ = from.olabel();
     // One more, so that an arc can be written before it is known whether it counts.
@@ -158,79 +268,88 @@ class Result {
     for (Column* column : {&arrays.src, &arrays.dst, &arrays.ilabel, &kept, &after})
       column->resize(count);
     if (!olabel_.empty()) arrays.olabel.resize(count);
-    if (has_before) before.resize(count);
   }
 
   /// Adds arcs from the new node, over distance `first`, for an arc of the input and its ways on.
-  template <class Ways>
-  void enter(int32_t arc, int32_t first, const Ways& onward) {
-    for (const auto& [node, output] : onward) {
-      write(next_, arc, node, output);
-      arrays.src[next_] = 0;
-      before[next_++] = first;
+  /// Such arcs come before all others.
+  void enter(int32_t arc, int32_t first) {
+    const int32_t next = routes_.next[dst_[arc]];
+    const auto add = [&](int32_t dst, int32_t last) {
+      write(num_arcs_, arc, dst, last);
+      arrays.src[num_arcs_++] = 0;
+      before.push_back(first);
+    };
+    if (next >= 0) return add(next, -1);
+    const Ways& ways = routes_.ways[~next];
+    for (int32_t k = 0; k < ways.num; ++k) {
+      const auto& [node, output] = reached_[ways.begin + k];
+      add(node, output);
     }
   }
   /// Adds an epsilon arc from the new node to `dst`, for a distance alone.
   void add_epsilon(int32_t dst, int32_t distance) {
-    arrays.src[next_] = 0;
-    arrays.dst[next_] = dst;
-    arrays.ilabel[next_] = kEpsilon;
-    if (!olabel_.empty()) arrays.olabel[next_] = kEpsilon;
-    kept[next_] = after[next_] = -1;
-    before[next_++] = distance;
+    arrays.src[num_arcs_] = 0;
+    arrays.dst[num_arcs_] = dst;
+    arrays.ilabel[num_arcs_] = kEpsilon;
+    if (!olabel_.empty()) arrays.olabel[num_arcs_] = kEpsilon;
+    kept[num_arcs_] = after[num_arcs_] = -1;
+    before.push_back(distance);
+    ++num_arcs_;
   }
-  /// Adds the kept arcs. `ways(node)` has all ways on from a node where there are several.
-  template <class Ways>
-  void add_kept(const Buffer<uint8_t>& is_removed, const Buffer<Onward>& onward, Ways ways) {
+  void add_kept() {
     // What there is of each arc, and so where the next one goes, is found without a jump, which
     // would often be taken by surprise. What does not count is overwritten by what comes after.
     constexpr size_t kBlock = 256, kAhead = 32;
     size_t place[kBlock], several[kBlock];
     const size_t num_arcs = src_.size();
-    const int32_t shift = shift_;
+    const int32_t* const nexts = routes_.next.data();
+    const Ways* const all_ways = routes_.ways.data();
+    const auto find_ways = [&](int32_t next) { return all_ways + (~next & (next >> 31)); };
     for (size_t begin = 0; begin < num_arcs; begin += kBlock) {
       const size_t count = std::min(kBlock, num_arcs - begin);
       const int32_t* const dst = dst_.data() + begin;
-      const uint8_t* const removed = is_removed.data() + begin;
-      const size_t ahead = begin + count + kAhead <= num_arcs ? kAhead : 0;
+      const uint8_t* const left_out = routes_.is_left_out.data() + begin;
+      const size_t ahead = begin + count + 2 * kAhead <= num_arcs ? kAhead : 0;
       int32_t *to_dst = arrays.dst.data(), *to_after = after.data();
-      size_t next = next_, num_several = 0;
+      size_t at = num_arcs_, num_several = 0;
       for (size_t i = 0; i < count; ++i) {
-        __builtin_prefetch(&onward[dst[i + ahead]]);
-        const Onward& on = onward[dst[i]];
-        place[i] = next;
-        to_dst[next] = on.node + shift;
-        to_after[next] = on.output;
-        const int32_t num = on.num & (static_cast<int32_t>(removed[i]) - 1);
+        __builtin_prefetch(&nexts[dst[i + 2 * ahead]]);
+        __builtin_prefetch(find_ways(nexts[dst[i + ahead]]));
+        const int32_t next = nexts[dst[i]];
+        const Ways& ways = *find_ways(next);
+        place[i] = at;
+        to_dst[at] = next ^ ((next ^ ways.node) & (next >> 31));
+        to_after[at] = ways.output;
+        const int32_t num = ways.num & (static_cast<int32_t>(left_out[i]) - 1);
         several[num_several] = i;
         num_several += num > 1 ? 1 : 0;
-        next += static_cast<size_t>(num);
+        __builtin_prefetch(reached_.data() + ways.begin);
+        at += static_cast<size_t>(num);
       }
-      next_ = next;
-      const auto copy = [&](std::span<const int32_t> from, Column& to, int32_t plus) {
+      num_arcs_ = at;
+      const auto copy = [&](std::span<const int32_t> from, Column& to, auto map) {
         const int32_t* const in = from.data() + begin;
         int32_t* const out = to.data();
-        for (size_t i = 0; i < count; ++i) out[place[i]] = in[i] + plus;
+        for (size_t i = 0; i < count; ++i) out[place[i]] = map(in[i]);
       };
-      copy(src_, arrays.src, shift);
-      copy(ilabel_, arrays.ilabel, 0);
-      if (!olabel_.empty()) copy(olabel_, arrays.olabel, 0);
+      copy(src_, arrays.src, [id = routes_.id.data()](int32_t node) { return id[node]; });
+      copy(ilabel_, arrays.ilabel, std::identity());
+      if (!olabel_.empty()) copy(olabel_, arrays.olabel, std::identity());
       int32_t* const to_kept = kept.data();
       for (size_t i = 0; i < count; ++i) to_kept[place[i]] = static_cast<int32_t>(begin + i);
-      if (!before.empty())
-        for (size_t i = 0; i < count; ++i) before[place[i]] = -1;
       for (size_t i : std::span(several, num_several)) {
-        const auto all = ways(dst[i]);
-        for (size_t k = 1; k < all.size(); ++k)
-          write(place[i] + k, static_cast<int32_t>(begin + i), all[k].node, all[k].output);
+        const Ways& ways = *find_ways(nexts[dst[i]]);
+        for (int32_t k = 1; k < ways.num; ++k) {
+          const auto& [node, output] = reached_[ways.begin + k];
+          write(place[i] + static_cast<size_t>(k), static_cast<int32_t>(begin + i), node, output);
+        }
       }
     }
   }
   void finish() {
     for (Column* column : {&arrays.src, &arrays.dst, &arrays.ilabel, &kept, &after})
-      column->resize(next_);
-    for (Column* column : {&arrays.olabel, &before})
-      if (!column->empty()) column->resize(next_);
+      column->resize(num_arcs_);
+    if (!olabel_.empty()) arrays.olabel.resize(num_arcs_);
     if (arrays.ilabel == arrays.olabel) arrays.olabel.clear();
   }
 
@@ -239,18 +358,18 @@ class Result {
 
  private:
   void write(size_t at, int32_t arc, int32_t dst, int32_t last) {
-    arrays.src[at] = src_[arc] + shift_;
-    arrays.dst[at] = dst + shift_;
+    arrays.src[at] = routes_.id[src_[arc]];
+    arrays.dst[at] = dst;
     arrays.ilabel[at] = ilabel_[arc];
     if (!olabel_.empty()) arrays.olabel[at] = olabel_[arc];
     kept[at] = arc;
-    if (!before.empty()) before[at] = -1;
     after[at] = last;
   }
 
   std::span<const int32_t> src_, dst_, ilabel_, olabel_;  // of the input; no outputs if the same
-  int32_t shift_;
-  size_t next_ = 0;
+  const Routes& routes_;
+  std::span<const Closures::Reached> reached_;
+  size_t num_arcs_ = 0;
 };
 
 }  // namespace
@@ -285,47 +404,28 @@ Graph remove(const Graph& graph, int32_t ilabel, std::optional<int32_t> olabel, 
       for (int32_t k = leaving.offset[node]; k < leaving.offset[node + 1]; ++k)
         if (const int32_t a = leaving.arc(k); !closures.is_removed(a)) f(a, before);
   };
-  // A kept arc goes on to whatever removed arcs reach from its end.
-  Buffer<uint32_t> num_in(static_cast<size_t>(t.num_nodes()), 0);
-  for (size_t a = 0; a < num_arcs; ++a) num_in[dst[a]] += 1 - closures.removed()[a];
-  for_entered([&](int32_t a, int32_t) { ++num_in[dst[a]]; });
-  Buffer<Onward> onward(num_in.size());
-  int64_t count = empty_string >= 0 ? 1 : 0;
-  for (int32_t n = 0; n < t.num_nodes(); ++n) {
-    onward[n] = {n, -1, 1};
-    if (closures.is_needed(n) && num_in[n] > 0) {
-      const auto ways = closures.from(n);
-      onward[n].num = static_cast<int32_t>(ways.size());
-      if (!ways.empty()) {
-        onward[n].node = ways[0].node;
-        onward[n].output = ways[0].output;
-      }
-    }
-    count += static_cast<int64_t>(num_in[n]) * onward[n].num;
-  }
-  const int32_t shift = merged.empty() ? 0 : 1;
-  Result result(t, count, shift, !merged.empty());
+  const Routes routes(t, start, merged.empty() ? 0 : 1, closures, for_entered);
+  Result result(t, routes, closures.reached(), routes.num_arcs + (empty_string >= 0 ? 1 : 0));
   Arrays& arrays = result.arrays;
-  arrays.num_nodes = t.num_nodes() + shift;
+  arrays.num_nodes = routes.num_nodes;
   if (!merged.empty()) arrays.start.push_back(0);
-  for (int32_t n : start) arrays.start.push_back(n + shift);
-  for (int32_t n : t.accept()) arrays.accept.push_back(n + shift);
-  for_entered([&](int32_t a, int32_t before) {
-    const Closures::Reached itself{dst[a], -1};
-    result.enter(a, before,
-                 closures.is_needed(dst[a]) ? closures.from(dst[a]) : std::span(&itself, 1));
-  });
+  for (int32_t n : start) arrays.start.push_back(routes.id[n]);
+  for (int32_t n : t.accept())
+    if (routes.is_entered[n]) arrays.accept.push_back(routes.id[n]);
+  for_entered([&](int32_t a, int32_t before) { result.enter(a, before); });
   if (empty_string >= 0) {
     result.add_epsilon(arrays.num_nodes, empty_string);
     arrays.accept.push_back(arrays.num_nodes++);
   }
-  result.add_kept(closures.removed(), onward, [&](int32_t node) { return closures.from(node); });
+  result.add_kept();
   result.finish();
   const Graph distances = std::move(closures).record();
   std::vector<Moved> moved{{graph, ArcMap::gather(std::move(result.kept))},
                            {distances, ArcMap::gather(std::move(result.after))}};
   if (!merged.empty()) moved.push_back({distances, ArcMap::gather(std::move(result.before))});
-  return connect(record_moves("remove", std::move(arrays), std::move(moved)));
+  const Graph removed = record_moves("remove", std::move(arrays), std::move(moved));
+  // Without cycles, what is left of a graph without dead ends has none.
+  return t.is_acyclic() && !t.has_dead_ends() ? removed : connect(removed);
 }
 
 }  // namespace arcgrad

@@ -12,7 +12,7 @@ Graph shortest_distance(const Graph& graph, bool reverse, Semiring semiring) {
                .direction = reverse ? Direction::reverse : Direction::forward,
                .semiring = semiring,
                .keep = tracks(graph)});
-  std::vector<int32_t> nodes(static_cast<size_t>(t.num_nodes()));
+  Column nodes(static_cast<size_t>(t.num_nodes()));
   std::iota(nodes.begin(), nodes.end(), 0);
   std::vector<Distances> parts;
   parts.push_back({std::move(sweep), {}, std::move(nodes)});
