@@ -26,7 +26,7 @@ Arrays path_arrays(const Topology& topology, std::span<const int32_t> arcs) {
   return out;
 }
 
-Graph record_path(const char* op, const Graph& graph, std::vector<int32_t> arcs) {
+Graph record_path(const char* op, const Graph& graph, Column arcs) {
   Arrays chain = path_arrays(graph.topology(), arcs);
   return record_moves(op, std::move(chain), {{graph, ArcMap::gather(std::move(arcs))}});
 }

@@ -13,6 +13,6 @@ Arrays chain_arrays(Column labels);
 Arrays path_arrays(const Topology& topology, std::span<const int32_t> arcs);
 
 /// Records an op that picks a path: a chain of these arcs of `graph` with their weights.
-Graph record_path(const char* op, const Graph& graph, std::vector<int32_t> arcs);
+Graph record_path(const char* op, const Graph& graph, Column arcs);
 
 }  // namespace arcgrad

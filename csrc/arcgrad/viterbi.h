@@ -1,7 +1,5 @@
 #pragma once
 
-#include <vector>
-
 #include "arcgrad/graph.h"
 #include "arcgrad/semiring.h"
 
@@ -11,7 +9,7 @@ namespace arcgrad {
 struct BestPath {
   double score = kNegInf;  // -inf if there is no path
   int32_t start = -1;      // where it begins
-  std::vector<int32_t> arcs;
+  Column arcs;
 };
 
 /// Of the best paths, the one with the smallest arc ids, where the first difference decides and an

@@ -45,8 +45,8 @@ class PathTree {
     return entries_[x].arc != entries_[y].arc ? entries_[x].arc < entries_[y].arc : x < y;
   }
 
-  std::vector<int32_t> arcs(int64_t path) const {
-    std::vector<int32_t> out;
+  Column arcs(int64_t path) const {
+    Column out;
     for (; path != kEmpty; path = entries_[path].parent)
       if (entries_[path].arc != kEnd) out.push_back(entries_[path].arc);
     std::ranges::reverse(out);
@@ -126,7 +126,7 @@ class PathSearch {
   PathSearch(const PathSearch&) = delete;
 
   /// The arcs of the next path; nothing if there is none.
-  std::optional<std::vector<int32_t>> next() {
+  std::optional<Column> next() {
     while (!queue_.empty()) {
       constexpr int64_t kBetweenPolls = 256;
       if (++count_ % kBetweenPolls == 0) poll_interrupt();
@@ -206,7 +206,7 @@ class StringSearch {
   StringSearch(const StringSearch&) = delete;
 
   /// The arcs of the next path; nothing if there is none.
-  std::optional<std::vector<int32_t>> next() {
+  std::optional<Column> next() {
     while (!queue_.empty()) {
       poll_interrupt();
       std::ranges::pop_heap(queue_, IsWorse{tree_});
@@ -349,7 +349,7 @@ template <class Search>
 std::vector<Graph> take(const Graph& graph, int64_t n, Search&& search) {
   std::vector<Graph> out;
   while (static_cast<int64_t>(out.size()) < n) {
-    std::optional<std::vector<int32_t>> arcs = search.next();
+    std::optional<Column> arcs = search.next();
     if (!arcs) break;
     out.push_back(record_path(kOp, graph, std::move(*arcs)));
   }

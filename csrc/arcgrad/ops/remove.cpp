@@ -19,7 +19,7 @@ class Closures {
     const auto num_nodes = static_cast<size_t>(t.num_nodes());
     kind_.resize(num_nodes);
     position_.resize(num_nodes, -1);
-    from_.resize(num_nodes, {-1, -1});
+    from_.resize(num_nodes, -1);
     const Adjacency& out = t.out();
     removed_.resize(is_removed_.size() + 1);
     removed_dst_.resize(removed_.size());
@@ -38,6 +38,7 @@ class Closures {
     }
     removed_begin_[num_nodes] = count;
     for (int32_t n : t.accept()) kind_[n] |= kEnd;
+    ways_ = {{1, -1}, {0, -1}};
   }
 
   const Buffer<uint8_t>& removed() const { return is_removed_; }
@@ -46,36 +47,41 @@ class Closures {
   bool is_needed(int32_t node) const { return kind_[node] & kNeeded; }
 
   /// A node that can be reached over removed arcs, and which output of record() its distance is.
-  struct Reached {
+  struct Way {
     int32_t node, output;
   };
-  /// The nodes that matter, because they accept or kept arcs leave them. Valid until the next call.
-  std::span<const Reached> from(int32_t node) {
-    auto& [begin, end] = from_[node];
-    if (begin < 0) [[unlikely]] {
-      begin = static_cast<int32_t>(reached_.size());
+  /// Where in ways() the nodes are that matter, because they accept or kept arcs leave them: in the
+  /// place of a node is their number, and they come after it.
+  int32_t from(int32_t node) {
+    int32_t& begin = from_[node];
+    if (begin < 0) {
+      begin = static_cast<int32_t>(ways_.size());
+      ways_.emplace_back();
       reach({&node, 1});
-      end = static_cast<int32_t>(reached_.size());
+      const auto end = static_cast<int32_t>(ways_.size());
+      ways_[begin] = {end - begin - 1, -1};
     }
-    return std::span(reached_).subspan(static_cast<size_t>(begin),
-                                       static_cast<size_t>(end - begin));
+    return begin;
+  }
+  std::span<const Way> ways() const { return ways_; }
+  /// Gives the nodes of ways() the ids of the result.
+  void rename(const Column& id) {
+    for (size_t i = 0; i < ways_.size();)
+      for (size_t end = i + static_cast<size_t>(ways_[i].node); i++ < end;)
+        ways_[i].node = id[ways_[i].node];
   }
   /// Asks for memory that from() will read.
   void expect(int32_t node) const {
     for (int32_t k = removed_begin_[node]; k < removed_begin_[node + 1]; ++k)
       __builtin_prefetch(&kind_[removed_dst_[k]]);
   }
-  /// What was reached so far from all of them, one after the other.
-  std::span<const Reached> reached() const { return reached_; }
-  /// Calls what was reached by the ids of the result.
-  void rename(const Column& id) {
-    for (Reached& r : reached_) r.node = id[r.node];
-  }
   /// The same from several nodes at once, and the output that is the sum over all accept nodes
   /// reached, or -1.
-  std::vector<Reached> from_all(std::span<const int32_t> nodes, int32_t& empty_string) {
-    const size_t first = names_.size(), before = reached_.size();
+  std::vector<Way> from_all(std::span<const int32_t> nodes, int32_t& empty_string) {
+    const size_t first = names_.size(), before = ways_.size();
     reach(nodes);
+    const std::vector<Way> reached(ways_.begin() + static_cast<ptrdiff_t>(before), ways_.end());
+    ways_.resize(before);
     const size_t end = names_.size();
     for (size_t i = first; i < end; ++i)
       if (graph_.topology().is_accept(names_[i]))
@@ -85,7 +91,7 @@ class Closures {
       names_.push_back(-1);
       empty_string = add_target(end);
     }
-    return {reached_.begin() + static_cast<ptrdiff_t>(before), reached_.end()};
+    return reached;
   }
 
   Graph record() && {
@@ -116,7 +122,7 @@ class Closures {
     return static_cast<int32_t>(targets_.size()) - 1;
   }
 
-  /// Adds the part of some sources, and what they reach to `reached_`.
+  /// Adds the part of some sources, and what they reach to `ways_`.
   void reach(std::span<const int32_t> sources) {
     const size_t first = names_.size();
     if (sources.size() == 1 && try_reach(sources[0])) return;
@@ -134,7 +140,7 @@ class Closures {
         link(static_cast<int32_t>(i), visit(removed_dst_[k]), removed_[k]);
     require_sizes();
     for (size_t i = first; i < names_.size(); ++i)
-      if (kind_[names_[i]] & kEnd) reached_.push_back({names_[i], add_target(i)});
+      if (kind_[names_[i]] & kEnd) ways_.push_back({names_[i], add_target(i)});
   }
   /// The same if a single removed arc leaves the source, and none from where it goes.
   bool try_reach(int32_t source) {
@@ -145,7 +151,7 @@ class Closures {
     sources_.push_back(at);
     link(at, at + 1, removed_[k]);
     for (int32_t n : pair) {
-      if (kind_[n] & kEnd) reached_.push_back({n, add_target(names_.size())});
+      if (kind_[n] & kEnd) ways_.push_back({n, add_target(names_.size())});
       names_.push_back(n);
     }
     require_sizes();
@@ -163,17 +169,11 @@ class Closures {
   Buffer<uint8_t> is_removed_;
   Buffer<uint8_t> kind_;  // of each node: whether removed arcs leave it, and whether it matters
   Column removed_, removed_dst_, removed_begin_;  // the removed arcs by the node they leave
-  Buffer<Reached> reached_;
-  Buffer<std::pair<int32_t, int32_t>> from_;  // of each node: its part of `reached_`
+  Buffer<Way> ways_;
+  Column from_;  // of each node: where its ways are, or -1
   // The graph of the sweep; `names_` are its nodes and `position_` where one is, if in this part.
   Arrays arrays_;
   Column position_, arcs_, names_, sources_, targets_;
-};
-
-/// The ways on from a node that removed arcs leave: the first of the nodes that they reach, how
-/// many there are, and where they begin.
-struct Ways {
-  int32_t node, output, num, begin;
 };
 
 /// Where arcs that enter a node go on to, and what stays of the input. A node that nothing enters
@@ -198,7 +198,6 @@ struct Routes {
     for (size_t a = 0; a < dst.size(); ++a) num_in[dst[a]] += 1 - is_left_out[a];
     for_entered([&](int32_t a, int32_t) { ++num_in[dst[a]]; });
     for (int32_t n : start) is_entered[n] = 1;
-    ways.push_back({-1, -1, 1, 0});
     for (int32_t position = 0; position < t.num_nodes(); ++position) {
       const int32_t n = order.node(position);
       closures.expect(order.node(std::min(position + kAhead, t.num_nodes() - 1)));
@@ -206,12 +205,10 @@ struct Routes {
       if (num_in[n] > 0) {
         int32_t num = 1;
         if (closures.is_needed(n)) {
-          const auto reached = closures.from(n);
-          for (const auto& way : reached) is_entered[way.node] = 1;
-          num = static_cast<int32_t>(reached.size());
-          next[n] = ~static_cast<int32_t>(ways.size());
-          ways.push_back(
-              {-1, -1, num, static_cast<int32_t>(reached.data() - closures.reached().data())});
+          const int32_t begin = closures.from(n);
+          next[n] = ~begin;
+          num = closures.ways()[begin].node;
+          for (int32_t i = 1; i <= num; ++i) is_entered[closures.ways()[begin + i].node] = 1;
         } else {
           is_entered[n] = 1;
         }
@@ -231,11 +228,6 @@ struct Routes {
       num_nodes += is_entered[n];
     }
     closures.rename(id);
-    for (size_t i = 1; i < ways.size(); ++i)
-      if (Ways& w = ways[i]; w.num > 0) {
-        w.node = closures.reached()[w.begin].node;
-        w.output = closures.reached()[w.begin].output;
-      }
   }
 
   Buffer<uint8_t> is_entered;
@@ -243,9 +235,8 @@ struct Routes {
   Buffer<uint8_t> is_left_out;
   /// What nodes that stay are called.
   Column id;
-  /// Where an arc to a node goes on to: the id of a node, or ~i for ways[i].
+  /// Where an arc to a node goes on to: the id of a node, or ~i for what is at i in ways().
   Column next;
-  Buffer<Ways> ways;
   int32_t num_nodes;
   int64_t num_arcs = 0;
 };
@@ -254,13 +245,9 @@ struct Routes {
 /// epsilon arc, plus up to two distances over removed arcs, one before it and one after it.
 class Result {
  public:
-  Result(const Topology& from, const Routes& routes, std::span<const Closures::Reached> reached,
+  Result(const Topology& from, const Routes& routes, std::span<const Closures::Way> ways,
          int64_t num_arcs)
-      : src_(from.src()),
-        dst_(from.dst()),
-        ilabel_(from.ilabel()),
-        routes_(routes),
-        reached_(reached) {
+      : src_(from.src()), dst_(from.dst()), ilabel_(from.ilabel()), routes_(routes), ways_(ways) {
     require_size("remove", "arcs", num_arcs + 1);
     if (!from.is_acceptor()) olabel_ = from.olabel();
     // One more, so that an arc can be written before it is known whether it counts.
@@ -280,11 +267,8 @@ class Result {
       before.push_back(first);
     };
     if (next >= 0) return add(next, -1);
-    const Ways& ways = routes_.ways[~next];
-    for (int32_t k = 0; k < ways.num; ++k) {
-      const auto& [node, output] = reached_[ways.begin + k];
-      add(node, output);
-    }
+    const Closures::Way* const ways = &ways_[~next];
+    for (int32_t k = 1; k <= ways[0].node; ++k) add(ways[k].node, ways[k].output);
   }
   /// Adds an epsilon arc from the new node to `dst`, for a distance alone.
   void add_epsilon(int32_t dst, int32_t distance) {
@@ -303,8 +287,10 @@ class Result {
     size_t place[kBlock], several[kBlock];
     const size_t num_arcs = src_.size();
     const int32_t* const nexts = routes_.next.data();
-    const Ways* const all_ways = routes_.ways.data();
-    const auto find_ways = [&](int32_t next) { return all_ways + (~next & (next >> 31)); };
+    // The first ways are those of an arc that stays as it is.
+    const auto find_ways = [ways = ways_.data()](int32_t next) {
+      return ways + (~next & (next >> 31));
+    };
     for (size_t begin = 0; begin < num_arcs; begin += kBlock) {
       const size_t count = std::min(kBlock, num_arcs - begin);
       const int32_t* const dst = dst_.data() + begin;
@@ -316,14 +302,13 @@ class Result {
         __builtin_prefetch(&nexts[dst[i + 2 * ahead]]);
         __builtin_prefetch(find_ways(nexts[dst[i + ahead]]));
         const int32_t next = nexts[dst[i]];
-        const Ways& ways = *find_ways(next);
+        const Closures::Way* const ways = find_ways(next);
         place[i] = at;
-        to_dst[at] = next ^ ((next ^ ways.node) & (next >> 31));
-        to_after[at] = ways.output;
-        const int32_t num = ways.num & (static_cast<int32_t>(left_out[i]) - 1);
+        to_dst[at] = next ^ ((next ^ ways[1].node) & (next >> 31));
+        to_after[at] = ways[1].output;
+        const int32_t num = ways[0].node & (static_cast<int32_t>(left_out[i]) - 1);
         several[num_several] = i;
         num_several += num > 1 ? 1 : 0;
-        __builtin_prefetch(reached_.data() + ways.begin);
         at += static_cast<size_t>(num);
       }
       num_arcs_ = at;
@@ -338,11 +323,10 @@ class Result {
       int32_t* const to_kept = kept.data();
       for (size_t i = 0; i < count; ++i) to_kept[place[i]] = static_cast<int32_t>(begin + i);
       for (size_t i : std::span(several, num_several)) {
-        const Ways& ways = *find_ways(nexts[dst[i]]);
-        for (int32_t k = 1; k < ways.num; ++k) {
-          const auto& [node, output] = reached_[ways.begin + k];
-          write(place[i] + static_cast<size_t>(k), static_cast<int32_t>(begin + i), node, output);
-        }
+        const Closures::Way* const ways = find_ways(nexts[dst[i]]);
+        for (int32_t k = 1; k < ways[0].node; ++k)
+          write(place[i] + static_cast<size_t>(k), static_cast<int32_t>(begin + i),
+                ways[k + 1].node, ways[k + 1].output);
       }
     }
   }
@@ -368,7 +352,7 @@ class Result {
 
   std::span<const int32_t> src_, dst_, ilabel_, olabel_;  // of the input; no outputs if the same
   const Routes& routes_;
-  std::span<const Closures::Reached> reached_;
+  std::span<const Closures::Way> ways_;
   size_t num_arcs_ = 0;
 };
 
@@ -394,7 +378,7 @@ Graph remove(const Graph& graph, int32_t ilabel, std::optional<int32_t> olabel, 
   // order.
   Column merged, start;
   for (int32_t n : t.start()) (closures.is_needed(n) ? merged : start).push_back(n);
-  std::vector<Closures::Reached> entered;
+  std::vector<Closures::Way> entered;
   int32_t empty_string = -1;
   if (!merged.empty()) entered = closures.from_all(merged, empty_string);
   const Adjacency& leaving = t.out();
@@ -405,7 +389,7 @@ Graph remove(const Graph& graph, int32_t ilabel, std::optional<int32_t> olabel, 
         if (const int32_t a = leaving.arc(k); !closures.is_removed(a)) f(a, before);
   };
   const Routes routes(t, start, merged.empty() ? 0 : 1, closures, for_entered);
-  Result result(t, routes, closures.reached(), routes.num_arcs + (empty_string >= 0 ? 1 : 0));
+  Result result(t, routes, closures.ways(), routes.num_arcs + (empty_string >= 0 ? 1 : 0));
   Arrays& arrays = result.arrays;
   arrays.num_nodes = routes.num_nodes;
   if (!merged.empty()) arrays.start.push_back(0);

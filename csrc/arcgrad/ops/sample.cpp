@@ -28,7 +28,7 @@ Graph sample(const Graph& graph, int64_t max_length, std::optional<uint64_t> see
     if (share > 0.0) node = n;
     if ((left -= share) < 0.0) break;
   }
-  std::vector<int32_t> arcs;
+  Column arcs;
   const Adjacency& out = sweep.slots();
   while (true) {
     left = random.uniform();

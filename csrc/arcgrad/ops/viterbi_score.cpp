@@ -10,14 +10,14 @@ namespace {
 /// The score is the sum of the arcs of the best path, so each of them passes the delta on.
 class ViterbiScoreRule final : public Rule {
  public:
-  ViterbiScoreRule(std::vector<int32_t> arcs, TopologyPtr topology, DType dtype)
+  ViterbiScoreRule(Column arcs, TopologyPtr topology, DType dtype)
       : arcs_(std::move(arcs)), topology_(std::move(topology)), dtype_(dtype) {}
 
   void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override;
   std::vector<Graph> record(std::span<const Graph> deltas, const std::vector<bool>&) const override;
 
  private:
-  std::vector<int32_t> arcs_;
+  Column arcs_;
   TopologyPtr topology_;
   DType dtype_;
 };
@@ -25,7 +25,7 @@ class ViterbiScoreRule final : public Rule {
 /// The transpose of the above: a gradient over arcs becomes its sum along the path.
 class SpreadRule final : public Rule {
  public:
-  explicit SpreadRule(std::vector<int32_t> arcs) : arcs_(std::move(arcs)) {}
+  explicit SpreadRule(Column arcs) : arcs_(std::move(arcs)) {}
 
   void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override {
     double sum = 0.0;
@@ -34,7 +34,7 @@ class SpreadRule final : public Rule {
   }
 
  private:
-  std::vector<int32_t> arcs_;
+  Column arcs_;
 };
 
 void ViterbiScoreRule::add(std::span<const Weights> deltas, std::span<Weights* const> grads) const {
