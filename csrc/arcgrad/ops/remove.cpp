@@ -39,6 +39,11 @@ class Closures {
     removed_begin_[num_nodes] = count;
     for (int32_t n : t.accept()) kind_[n] |= kEnd;
     ways_ = {{1, -1}, {0, -1}};
+    // About what one removed arc here and there takes.
+    const auto some = static_cast<size_t>(count);
+    for (Column* column : {&arrays_.src, &arrays_.dst, &arcs_, &sources_}) column->reserve(some);
+    for (Column* column : {&names_, &targets_}) column->reserve(2 * some);
+    ways_.reserve(3 * some);
   }
 
   const Buffer<uint8_t>& removed() const { return is_removed_; }
@@ -64,11 +69,12 @@ class Closures {
     return begin;
   }
   std::span<const Way> ways() const { return ways_; }
-  /// Gives the nodes of ways() the ids of the result.
+  /// Gives the nodes of ways() the ids of the result. Two can be read from where there is one.
   void rename(const Column& id) {
     for (size_t i = 0; i < ways_.size();)
       for (size_t end = i + static_cast<size_t>(ways_[i].node); i++ < end;)
         ways_[i].node = id[ways_[i].node];
+    ways_.push_back({0, -1});
   }
   /// Asks for memory that from() will read.
   void expect(int32_t node) const {
@@ -248,10 +254,10 @@ class Result {
   Result(const Topology& from, const Routes& routes, std::span<const Closures::Way> ways,
          int64_t num_arcs)
       : src_(from.src()), dst_(from.dst()), ilabel_(from.ilabel()), routes_(routes), ways_(ways) {
-    require_size("remove", "arcs", num_arcs + 1);
+    require_size("remove", "arcs", num_arcs + 2);
     if (!from.is_acceptor()) olabel_ = from.olabel();
-    // One more, so that an arc can be written before it is known whether it counts.
-    const auto count = static_cast<size_t>(num_arcs) + 1;
+    // Two more, so that arcs can be written before it is known whether they count.
+    const auto count = static_cast<size_t>(num_arcs) + 2;
     for (Column* column : {&arrays.src, &arrays.dst, &arrays.ilabel, &kept, &after})
       column->resize(count);
     if (!olabel_.empty()) arrays.olabel.resize(count);
@@ -306,25 +312,28 @@ class Result {
         place[i] = at;
         to_dst[at] = next ^ ((next ^ ways[1].node) & (next >> 31));
         to_after[at] = ways[1].output;
+        to_dst[at + 1] = ways[2].node;
+        to_after[at + 1] = ways[2].output;
         const int32_t num = ways[0].node & (static_cast<int32_t>(left_out[i]) - 1);
         several[num_several] = i;
-        num_several += num > 1 ? 1 : 0;
+        num_several += num > 2 ? 1 : 0;
         at += static_cast<size_t>(num);
       }
       num_arcs_ = at;
       const auto copy = [&](std::span<const int32_t> from, Column& to, auto map) {
         const int32_t* const in = from.data() + begin;
         int32_t* const out = to.data();
-        for (size_t i = 0; i < count; ++i) out[place[i]] = map(in[i]);
+        for (size_t i = 0; i < count; ++i) out[place[i]] = out[place[i] + 1] = map(in[i]);
       };
       copy(src_, arrays.src, [id = routes_.id.data()](int32_t node) { return id[node]; });
       copy(ilabel_, arrays.ilabel, std::identity());
       if (!olabel_.empty()) copy(olabel_, arrays.olabel, std::identity());
       int32_t* const to_kept = kept.data();
-      for (size_t i = 0; i < count; ++i) to_kept[place[i]] = static_cast<int32_t>(begin + i);
+      for (size_t i = 0; i < count; ++i)
+        to_kept[place[i]] = to_kept[place[i] + 1] = static_cast<int32_t>(begin + i);
       for (size_t i : std::span(several, num_several)) {
         const Closures::Way* const ways = find_ways(nexts[dst[i]]);
-        for (int32_t k = 1; k < ways[0].node; ++k)
+        for (int32_t k = 2; k < ways[0].node; ++k)
           write(place[i] + static_cast<size_t>(k), static_cast<int32_t>(begin + i),
                 ways[k + 1].node, ways[k + 1].output);
       }
