@@ -656,7 +656,8 @@ The graph without the nodes that lie on no accepted path. Arcs of weight ``-inf`
 Args:
     graph: A graph, or a list of graphs.
 
-Time and memory: linear.
+Time and memory: linear. A graph remembers what is left of its nodes and arcs, so that a second call
+with other weights only moves these.
 
 >>> import arcgrad as ag
 >>> g = ag.chain_graph([1])
