@@ -184,3 +184,26 @@ def test_a_seed_that_is_not_finite_stays_so():
     assert not np.isfinite(gradient[-3:]).all()
     gradient = weights(ag.grad(ag.forward_score(graph), graph, ag.scalar_graph(math.nan)))
     assert np.isnan(gradient[-1])
+
+
+def test_the_largest_seed_does_not_overflow():
+    count = 70_000
+    src = np.concatenate([np.arange(count - 1), np.arange(count - 34_001)])
+    dst = np.where(np.arange(len(src)) < count - 1, src + 1, src + 34_000)
+    weight = np.where(np.arange(len(src)) < count - 1, 0.0, -math.inf)
+    order = np.argsort(src, kind="stable")
+    graph = ag.Graph.from_arrays(
+        src[order],
+        dst[order],
+        np.zeros_like(src),
+        None,
+        weight[order],
+        start=[0],
+        accept=[count - 1],
+    )
+    seed = np.finfo(np.float64).max
+    gradient = weights(
+        ag.grad(ag.forward_score(graph), graph, ag.scalar_graph(seed, dtype="float64"))
+    )
+    assert np.isfinite(gradient).all()
+    np.testing.assert_allclose(gradient[weight[order] == 0.0] / seed, 1.0, rtol=1e-9)

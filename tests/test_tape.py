@@ -380,6 +380,21 @@ def test_edits_of_a_used_graph_do_not_change_earlier_results(graph):
     assert graph.num_arcs() == 4
 
 
+@pytest.mark.parametrize("use", [ag.forward_score, ag.connect, ag.remove, ag.negate])
+def test_gradients_have_room_for_arcs_added_after_a_use(use):
+    graph = ag.Graph(dtype="float64")
+    graph.add_node(True)
+    graph.add_node(False, True)
+    for count in (1, 2, 3000):
+        while graph.num_arcs() < count:
+            graph.add_arc(0, 1, 0)
+        use(graph)  # nobody keeps the result
+        expected = np.full(count, 1.0 / count)
+        np.testing.assert_allclose(weights(ag.grad(ag.forward_score(graph), graph)), expected)
+        ag.backward(ag.forward_score(graph))
+        np.testing.assert_allclose(weights(graph.grad()), expected)
+
+
 def test_backward_after_an_edit_says_what_happened(graph):
     score = ag.forward_score(graph)
     graph.add_arc(0, 2, 5)

@@ -120,8 +120,8 @@ Arrays& Graph::edit() {
     state.topology = std::make_shared<Topology>(Arrays(state.topology->arrays()));
   else if (!own.is_pristine())
     state.topology = std::make_shared<Topology>(std::move(own).release());
-  if (state.var && (state.var->entry || state.var->source || state.var.use_count() > 1))
-    state.var.reset();
+  // From here on it is another leaf, with another number of arcs.
+  state.var.reset();
   state.grad.reset();
   return const_cast<Topology&>(*state.topology).pristine();
 }

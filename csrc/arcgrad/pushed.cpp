@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <type_traits>
 
 #include "arcgrad/scaled.h"
@@ -65,11 +66,14 @@ class PackedFlow {
  public:
   PackedFlow() = default;
   PackedFlow(double mass, uint64_t below) : bits_(std::bit_cast<uint64_t>(mass)) {
-    // Zero and what is not finite are so in every unit.
-    if (std::isnormal(mass)) [[likely]]
+    constexpr double kLeast = std::numeric_limits<double>::min(), kMuch = 0x1p1023;
+    const double size = std::abs(mass);
+    if (size >= kLeast && size < kMuch) [[likely]]
       bits_ = ((bits_ + 128 - below) & ~uint64_t{255}) + below;
+    else if (size < kLeast)
+      bits_ = 0;  // in any unit
     else if (std::isfinite(mass))
-      bits_ = 0;
+      bits_ = (bits_ & ~uint64_t{255}) + below;  // not rounded up, which could make it infinite
   }
   double mass() const { return std::bit_cast<double>(bits_); }
   uint64_t below() const { return bits_ & 255; }

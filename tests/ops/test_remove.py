@@ -106,3 +106,18 @@ def test_rejects_nan_on_a_silent_arc():
     graph = build(2, {0}, {1}, [(0, 1, eps, eps, np.nan)])
     with pytest.raises(ValueError, match=r"remove: .*, but .*arc 0"):
         ag.remove(graph)
+
+
+def test_ways_that_lead_nowhere_come_to_nothing():
+    # Also where such a node is the last that removed arcs leave.
+    arcs = [(0, 1, 5, 5, 0.0), (1, 2, eps, eps, 0.0), (0, 3, 5, 5, 0.0), (3, 4, eps, eps, 0.0)]
+    result = ag.remove(build(5, {0}, {2}, arcs))
+    assert (result.num_nodes(), result.num_arcs()) == (2, 1)
+    assert language(result) == {((5,), (5,)): 0.0}
+
+
+@given(convergent())
+def test_a_graph_without_dead_ends_keeps_none(graph):
+    for given_graph in (graph, ag.connect(graph)):
+        result = ag.remove(given_graph)
+        assert ag.connect(result).num_nodes() == result.num_nodes()

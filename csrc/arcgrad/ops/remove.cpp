@@ -69,12 +69,12 @@ class Closures {
     return begin;
   }
   std::span<const Way> ways() const { return ways_; }
-  /// Gives the nodes of ways() the ids of the result. Two can be read from where there is one.
+  /// Gives the nodes of ways() the ids of the result. Two can be read wherever ways begin.
   void rename(const Column& id) {
     for (size_t i = 0; i < ways_.size();)
       for (size_t end = i + static_cast<size_t>(ways_[i].node); i++ < end;)
         ways_[i].node = id[ways_[i].node];
-    ways_.push_back({0, -1});
+    ways_.insert(ways_.end(), 2, {0, -1});
   }
   /// Asks for memory that from() will read.
   void expect(int32_t node) const {
