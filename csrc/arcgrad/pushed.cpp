@@ -48,10 +48,10 @@ struct Flow {
 };
 
 /// A node that flows are pulled back to.
-class Puller {
+class PlainPuller {
  public:
   using To = Flow;
-  Puller(int64_t unit, int64_t /*highest*/) : unit_(unit) {}
+  PlainPuller(int64_t unit, int64_t /*highest*/) : unit_(unit) {}
   /// What flows over an arc with this term.
   double share(double term, Flow to) const { return to.mass * in_sum(term, unit_, to.unit); }
   Flow flow(double mass) const { return {mass, unit_}; }
@@ -217,11 +217,11 @@ void Pushed::pull_back(const Buffer<double>& seed, Weights& grad) const {
     auto* out = grad.fill<decltype(kind)>().data();
     choose(is_unset, [&](auto set) {
       if (!reaches_far_)
-        pull<Puller, set(), false>(seed, out);
+        pull<PlainPuller, set(), false>(seed, out);
       else if (highest_unit_ - lowest_unit_ < 256)
         pull<PackedPuller, set(), true>(seed, out);
       else
-        pull<Puller, set(), true>(seed, out);
+        pull<PlainPuller, set(), true>(seed, out);
     });
   });
 }

@@ -104,7 +104,7 @@ Sweep::Sweep(TopologyPtr topology, const Weights& weights, std::span<const int32
   }
   require_scorable(options.op, weights);
   const auto num_nodes = static_cast<size_t>(t.num_nodes());
-  own_order_.assign(order.nodes.begin(), order.nodes.end());
+  own_order_ = order.nodes;
   if (!forward) std::reverse(own_order_.begin(), own_order_.end());
   is_backwards_ = !forward;
   if (is_log && is_acyclic && options.exact_sums) {
@@ -436,8 +436,7 @@ void Sweep::run_components(const Setup& setup) {
   const std::vector<int32_t>& bounds = topology_->order().component;
   const bool forward = setup.options.direction == Direction::forward;
   const auto num_nodes = static_cast<int32_t>(setup.is_source.size());
-  Column sweep_order;
-  std::vector<int32_t> local(setup.is_source.size(), -1);
+  std::vector<int32_t> sweep_order, local(setup.is_source.size(), -1);
   int32_t begin = 0;
   for (size_t c = 0; begin < num_nodes; ++c) {
     int32_t end = begin + 1;
@@ -447,10 +446,7 @@ void Sweep::run_components(const Setup& setup) {
     }
     std::vector<int32_t> nodes;
     for (int32_t p = begin; p < end; ++p)
-      if (setup.is_useful[node(p)])
-        nodes.push_back(node(p));
-      else
-        sweep_order.push_back(node(p));
+      (setup.is_useful[node(p)] ? nodes : sweep_order).push_back(node(p));
     begin = end;
     std::sort(nodes.begin(), nodes.end());
     for (size_t i = 0; i < nodes.size(); ++i) local[nodes[i]] = static_cast<int32_t>(i);

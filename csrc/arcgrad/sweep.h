@@ -126,7 +126,7 @@ class Sweep {
   std::optional<Pushed> pushed_;
   /// Node at each position; empty if position p is node p, or node p from the end if the sweep goes
   /// backwards.
-  Column own_order_;
+  std::vector<int32_t> own_order_;
   bool is_backwards_ = false;
   /// Block that each node belongs to, or -1; empty without blocks.
   std::vector<int32_t> block_of_;

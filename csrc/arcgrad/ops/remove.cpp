@@ -68,19 +68,6 @@ class Closures {
     }
     return begin;
   }
-  std::span<const Way> ways() const { return ways_; }
-  /// Gives the nodes of ways() the ids of the result. Two can be read wherever ways begin.
-  void rename(const Column& id) {
-    for (size_t i = 0; i < ways_.size();)
-      for (size_t end = i + static_cast<size_t>(ways_[i].node); i++ < end;)
-        ways_[i].node = id[ways_[i].node];
-    ways_.insert(ways_.end(), 2, {0, -1});
-  }
-  /// Asks for memory that from() will read.
-  void expect(int32_t node) const {
-    for (int32_t k = removed_begin_[node]; k < removed_begin_[node + 1]; ++k)
-      __builtin_prefetch(&kind_[removed_dst_[k]]);
-  }
   /// The same from several nodes at once, and the output that is the sum over all accept nodes
   /// reached, or -1.
   std::vector<Way> from_all(std::span<const int32_t> nodes, int32_t& empty_string) {
@@ -98,6 +85,19 @@ class Closures {
       empty_string = add_target(end);
     }
     return reached;
+  }
+  std::span<const Way> ways() const { return ways_; }
+  /// Gives the nodes of ways() the ids of the result. Two can be read wherever ways begin.
+  void rename(const Column& id) {
+    for (size_t i = 0; i < ways_.size();)
+      for (size_t end = i + static_cast<size_t>(ways_[i].node); i++ < end;)
+        ways_[i].node = id[ways_[i].node];
+    ways_.insert(ways_.end(), 2, {0, -1});
+  }
+  /// Asks for memory that from() will read.
+  void expect(int32_t node) const {
+    for (int32_t k = removed_begin_[node]; k < removed_begin_[node + 1]; ++k)
+      __builtin_prefetch(&kind_[removed_dst_[k]]);
   }
 
   Graph record() && {
@@ -167,6 +167,7 @@ class Closures {
     require_size("remove", "nodes reached over removed arcs",
                  static_cast<int64_t>(names_.size()) + 1);
     require_size("remove", "removed arcs to be followed", static_cast<int64_t>(arcs_.size()));
+    require_size("remove", "ways over removed arcs", static_cast<int64_t>(ways_.size()) + 2);
   }
 
   const Graph& graph_;
