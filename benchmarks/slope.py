@@ -5,7 +5,7 @@ op alone; "scored" is such an op and the first score of its result, which is wha
 with it, and "looked at" is the op and a look at all arcs and weights, which writes them.
 
 Each size lives in a process of its own, so that its peak memory can be read; the processes take
-turns, so that a busy moment hits every size alike. Only one runs at any time.
+turns, so that a busy moment hits every size alike, and so do the ops. Only one runs at any time.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def serve(pipe: Connection, num_arcs: int, window: int | None, settings: Setting
     """Time the op whose name comes in, until None comes; the first call of each is not timed."""
     ag.set_num_threads(1)
     tasks = linear_ops(num_arcs, window)
-    seconds = 0.0 if settings.quick else 0.05
+    seconds, most = (0.0, 1) if settings.quick else (0.05, 1_000)
     warm: set[str] = set()
     gc.disable()
     pipe.send(list(tasks))
@@ -114,7 +114,7 @@ def serve(pipe: Connection, num_arcs: int, window: int | None, settings: Setting
             warm.add(name)
         samples: list[float] = []
         begin = time.perf_counter()
-        while not samples or time.perf_counter() - begin < seconds:
+        while not samples or (len(samples) < most and time.perf_counter() - begin < seconds):
             # The processor clock of a virtual machine stands still once in a while.
             if (duration := sample(task, 1, settings.clock)) > 0.0:
                 samples.append(duration)
@@ -201,14 +201,18 @@ def measure_layout(
     rounds = 1 if settings.quick else 5
     show_progress(f"slope, {layout}: building graphs of up to {sizes[-1]} arcs")
     workers = [Worker(size, LAYOUTS[layout], settings) for size in sizes]
-    result: dict[str, list[Timing]] = {}
-    for op in workers[0].ops:
-        show_progress(f"slope, {layout}: {op}")
-        samples: list[list[float]] = [[] for _ in workers]
-        for _ in range(rounds):
-            for worker, collected in zip(workers, samples, strict=True):
+    ops = workers[0].ops
+    samples: dict[str, list[list[float]]] = {op: [[] for _ in workers] for op in ops}
+    # Each op comes up several times in the whole run: the host may be busy for seconds.
+    for _ in range(rounds):
+        for op in ops:
+            show_progress(f"slope, {layout}: {op}")
+            for worker, collected in zip(workers, samples[op], strict=True):
                 collected += worker.time(op)
-        result[op] = [Timing.of(s).per(w.num_arcs) for w, s in zip(workers, samples, strict=True)]
+    result = {
+        op: [Timing.of(s).per(w.num_arcs) for w, s in zip(workers, samples[op], strict=True)]
+        for op in ops
+    }
     peaks = [worker.finish() for worker in workers]
     clear_progress()
     return result, peaks

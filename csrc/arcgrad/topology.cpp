@@ -290,6 +290,14 @@ const Order& Topology::order() const {
   });
 }
 
+const Column& Topology::num_in() const {
+  return derived().num_in.get([this] {
+    Column count(static_cast<size_t>(num_nodes()), 0);
+    for (int32_t n : dst()) ++count[n];
+    return count;
+  });
+}
+
 bool Topology::has_dead_ends() const {
   return derived().has_dead_ends.get([this] { return find_dead_ends(*this); });
 }

@@ -158,6 +158,8 @@ class Topology {
 
   const Adjacency& in() const;
   const Adjacency& out() const;
+  /// How many arcs enter each node.
+  const Column& num_in() const;
   const LabelIndex& index(Side side) const;
   /// The topology with arc k the arc `index(side).arc[k]`; null if that is arc k everywhere.
   const std::shared_ptr<const Topology>& sorted(Side side) const;
@@ -188,6 +190,7 @@ class Topology {
   };
   struct Derived {
     Lazy<Adjacency> in, out;
+    Lazy<Column> num_in;
     Lazy<LabelIndex> index[2];
     Lazy<std::shared_ptr<const trellis::Form>> form[2];
     Lazy<std::shared_ptr<const Topology>> sorted[2];

@@ -121,3 +121,57 @@ def test_a_graph_without_dead_ends_keeps_none(graph):
     for given_graph in (graph, ag.connect(graph)):
         result = ag.remove(given_graph)
         assert ag.connect(result).num_nodes() == result.num_nodes()
+
+
+def random_part(rng, num_nodes, num_arcs, silent):
+    """A transducer without cycles and with dead nodes, whose start no silent arc leaves."""
+    order = rng.permutation(num_nodes) if rng.random() < 0.5 else np.arange(num_nodes)
+    ends = np.sort(rng.integers(0, num_nodes, (num_arcs, 2)), axis=1)
+    ends = ends[ends[:, 0] < ends[:, 1]]
+    labels = rng.integers(0, 5, (len(ends), 2))
+    labels[(rng.random(len(ends)) < silent) & (ends[:, 0] > 0)] = eps
+    return ag.Graph.from_arrays(
+        *(order[column] for column in ends.T),
+        *labels.T,
+        rng.normal(size=len(ends)),
+        start=order[:1],
+        accept=order[rng.random(num_nodes) < 0.2],
+        num_nodes=num_nodes,
+    )
+
+
+def fan(num_in, num_out):
+    """Every arc that enters the one node in the middle goes on to as many nodes."""
+    last = num_out + 2
+    arcs = [(0, 1, k, k, 0.1 * k) for k in range(num_in)]
+    arcs += [(1, 2 + k, eps, eps, -0.1 * k) for k in range(num_out)]
+    arcs += [(2 + k, last, 7, 7, 0.0) for k in range(num_out)]
+    return build(last + 1, {0}, {last}, arcs)
+
+
+@pytest.mark.parametrize(
+    ("count", "num_nodes", "silent"),
+    [(40, 70, 0.3), (60, 500, 0.05), (300, 1000, 0.02)],
+)
+def test_large_graphs_are_treated_as_their_parts_are(count, num_nodes, silent):
+    rng = np.random.default_rng(count)
+    parts = [random_part(rng, num_nodes, 5 * num_nodes, silent) for _ in range(count)]
+    parts.insert(count // 2, fan(300, 400))
+    whole = ag.remove(ag.union(parts))
+    expected = ag.union(ag.remove(parts))
+    for column, expected_column in zip(whole.arcs()[:4], expected.arcs()[:4], strict=True):
+        np.testing.assert_array_equal(column, expected_column)
+    assert (list(whole.start()), list(whole.accept())) == (
+        list(expected.start()),
+        list(expected.accept()),
+    )
+    np.testing.assert_allclose(weights(whole), weights(expected), rtol=1e-5, atol=1e-5)
+    seed = whole.detach()
+    seed.set_weights(rng.normal(size=whole.num_arcs()))
+    grads = []
+    for result in (whole, expected):
+        ag.backward(result, seed)
+        grads.append(np.concatenate([weights(part.grad()) for part in parts]))
+        for part in parts:
+            part.zero_grad()
+    np.testing.assert_allclose(*grads, rtol=1e-4, atol=1e-4)

@@ -1,7 +1,9 @@
 #include <algorithm>
-#include <functional>
+#include <array>
+#include <bit>
 #include <utility>
 
+#include "arcgrad/appender.h"
 #include "arcgrad/distances.h"
 #include "arcgrad/error.h"
 #include "arcgrad/ops.h"
@@ -9,19 +11,32 @@
 namespace arcgrad {
 namespace {
 
+/// What becomes of an arc. It is left out if the node it leaves is.
+enum Fate : uint8_t { kKept, kRemoved, kLeftOut };
+using Fates = Buffer<Fate>;
+
+/// Where an arc goes on to over removed arcs: the nodes that matter, because they accept or kept
+/// arcs leave them.
+struct Ways {
+  int32_t num;
+  /// Which output of Closures::record() the distance to the first is; the others come after it. -1
+  /// if there is no distance, since the arc just ends there.
+  int32_t output;
+  /// The nodes if they are one or two, else first where in Closures::more() they are.
+  int32_t node[2];
+};
+
 /// The distances over removed arcs from some nodes. Each of these has a part of its own in one
 /// graph, with a copy of the nodes it reaches, so that one sweep finds them all.
 class Closures {
  public:
-  Closures(const Graph& graph, Buffer<uint8_t> is_removed, Semiring semiring)
-      : graph_(graph), semiring_(semiring), is_removed_(std::move(is_removed)) {
+  Closures(const Graph& graph, const Fates& fates, Semiring semiring)
+      : graph_(graph), semiring_(semiring) {
     const Topology& t = graph.topology();
     const auto num_nodes = static_cast<size_t>(t.num_nodes());
     kind_.resize(num_nodes);
-    position_.resize(num_nodes, -1);
-    from_.resize(num_nodes, -1);
     const Adjacency& out = t.out();
-    removed_.resize(is_removed_.size() + 1);
+    removed_.resize(fates.size() + 1);
     removed_dst_.resize(removed_.size());
     removed_begin_.resize(num_nodes + 1);
     int32_t count = 0;
@@ -30,7 +45,7 @@ class Closures {
       for (int32_t k = out.offset[n]; k < out.offset[n + 1]; ++k) {
         removed_[count] = out.arc(k);
         removed_dst_[count] = out.node[k];
-        count += is_removed_[out.arc(k)];
+        count += fates[out.arc(k)];
       }
       const int32_t here = count - removed_begin_[n];
       kind_[n] = static_cast<uint8_t>((here > 0 ? kNeeded : 0) |
@@ -38,43 +53,30 @@ class Closures {
     }
     removed_begin_[num_nodes] = count;
     for (int32_t n : t.accept()) kind_[n] |= kEnd;
-    ways_ = {{1, -1}, {0, -1}};
     // About what one removed arc here and there takes.
     const auto some = static_cast<size_t>(count);
     for (Column* column : {&arrays_.src, &arrays_.dst, &arcs_, &sources_}) column->reserve(some);
     for (Column* column : {&names_, &targets_}) column->reserve(2 * some);
-    ways_.reserve(3 * some);
   }
 
-  const Buffer<uint8_t>& removed() const { return is_removed_; }
-  bool is_removed(int32_t arc) const { return is_removed_[arc]; }
+  /// The nodes that removed arcs enter, once for each.
+  std::span<const int32_t> removed_dst() const {
+    return {removed_dst_.data(), static_cast<size_t>(removed_begin_.back())};
+  }
   /// Whether removed arcs leave the node.
   bool is_needed(int32_t node) const { return kind_[node] & kNeeded; }
 
-  /// A node that can be reached over removed arcs, and which output of record() its distance is.
-  struct Way {
-    int32_t node, output;
-  };
-  /// Where in ways() the nodes are that matter, because they accept or kept arcs leave them: in the
-  /// place of a node is their number, and they come after it.
-  int32_t from(int32_t node) {
-    int32_t& begin = from_[node];
-    if (begin < 0) {
-      begin = static_cast<int32_t>(ways_.size());
-      ways_.emplace_back();
-      reach({&node, 1});
-      const auto end = static_cast<int32_t>(ways_.size());
-      ways_[begin] = {end - begin - 1, -1};
-    }
-    return begin;
+  /// Where an arc to a node goes on to, if removed arcs leave it.
+  Ways from(int32_t node) {
+    expect(removed_begin_[node]);
+    if (Ways ways; try_reach(node, ways)) return ways;
+    return reach({&node, 1});
   }
-  /// The same from several nodes at once, and the output that is the sum over all accept nodes
+  /// The same for several nodes at once, and the output that is the sum over all accept nodes
   /// reached, or -1.
-  std::vector<Way> from_all(std::span<const int32_t> nodes, int32_t& empty_string) {
-    const size_t first = names_.size(), before = ways_.size();
-    reach(nodes);
-    const std::vector<Way> reached(ways_.begin() + static_cast<ptrdiff_t>(before), ways_.end());
-    ways_.resize(before);
+  Ways from_all(std::span<const int32_t> nodes, int32_t& empty_string) {
+    const size_t first = names_.size();
+    const Ways reached = reach(nodes);
     const size_t end = names_.size();
     for (size_t i = first; i < end; ++i)
       if (graph_.topology().is_accept(names_[i]))
@@ -86,20 +88,12 @@ class Closures {
     }
     return reached;
   }
-  std::span<const Way> ways() const { return ways_; }
-  /// Gives the nodes of ways() the ids of the result. Two can be read wherever ways begin.
-  void rename(const Column& id) {
-    for (size_t i = 0; i < ways_.size();)
-      for (size_t end = i + static_cast<size_t>(ways_[i].node); i++ < end;)
-        ways_[i].node = id[ways_[i].node];
-    ways_.insert(ways_.end(), 2, {0, -1});
+  /// The nodes of ways that are more than two.
+  std::span<const int32_t> more() const { return more_; }
+  std::span<const int32_t> nodes(const Ways& ways) const {
+    const auto num = static_cast<size_t>(ways.num);
+    return num <= 2 ? std::span(ways.node, num) : more().subspan(ways.node[0], num);
   }
-  /// Asks for memory that from() will read.
-  void expect(int32_t node) const {
-    for (int32_t k = removed_begin_[node]; k < removed_begin_[node + 1]; ++k)
-      __builtin_prefetch(&kind_[removed_dst_[k]]);
-  }
-
   Graph record() && {
     arrays_.num_nodes = static_cast<int32_t>(names_.size());
     arrays_.ilabel.assign(arcs_.size(), kEpsilon);
@@ -128,36 +122,83 @@ class Closures {
     return static_cast<int32_t>(targets_.size()) - 1;
   }
 
-  /// Adds the part of some sources, and what they reach to `ways_`.
-  void reach(std::span<const int32_t> sources) {
-    const size_t first = names_.size();
-    if (sources.size() == 1 && try_reach(sources[0])) return;
-    const auto visit = [&](int32_t n) {
-      int32_t& at = position_[n];
-      if (at < static_cast<int32_t>(first)) {
-        at = static_cast<int32_t>(names_.size());
-        names_.push_back(n);
-      }
-      return at;
-    };
-    for (int32_t n : sources) sources_.push_back(visit(n));
-    for (size_t i = first; i < names_.size(); ++i)
-      for (int32_t k = removed_begin_[names_[i]]; k < removed_begin_[names_[i] + 1]; ++k)
-        link(static_cast<int32_t>(i), visit(removed_dst_[k]), removed_[k]);
+  /// Asks for memory that will be read if the next nodes are those whose removed arcs come next.
+  void expect(int32_t k) const {
+    constexpr int32_t kFar = 16, kNear = 8;
+    const int32_t last = removed_begin_.back() - 1;
+    for (int32_t next = k + kFar; next < k + kFar + 2; ++next) {
+      const int32_t dst = removed_dst_[std::min(next, last)];
+      __builtin_prefetch(&kind_[dst]);
+      __builtin_prefetch(&removed_begin_[dst]);
+    }
+    for (int32_t next = k + kNear; next < k + kNear + 2; ++next) {
+      const int32_t after = removed_begin_[removed_dst_[std::min(next, last)]];
+      __builtin_prefetch(&removed_[after]);
+      __builtin_prefetch(&removed_dst_[after]);
+    }
+  }
+  /// Adds the part of some sources.
+  Ways reach(std::span<const int32_t> sources) {
+    const size_t first = names_.size(), begin = more_.size();
+    for (int32_t n : sources) sources_.push_back(find_or_add(n, first));
+    for (size_t i = first; i < names_.size(); ++i) {
+      if (!is_needed(names_[i])) continue;
+      const int32_t end = removed_begin_[names_[i] + 1];
+      for (int32_t k = removed_begin_[names_[i]]; k < end; ++k)
+        link(static_cast<int32_t>(i), find_or_add(removed_dst_[k], first), removed_[k]);
+    }
     require_sizes();
+    Ways ways{0, static_cast<int32_t>(targets_.size()), {}};
     for (size_t i = first; i < names_.size(); ++i)
-      if (kind_[names_[i]] & kEnd) ways_.push_back({names_[i], add_target(i)});
+      if (kind_[names_[i]] & kEnd) {
+        more_.push_back(names_[i]);
+        add_target(i);
+      }
+    const size_t num = more_.size() - begin;
+    ways.num = static_cast<int32_t>(num);
+    if (num > 2) {
+      ways.node[0] = static_cast<int32_t>(begin);
+    } else {
+      std::copy_n(more_.data() + begin, num, ways.node);
+      more_.resize(begin);
+    }
+    return ways;
+  }
+  /// Where a node is in the part that begins at `first`.
+  int32_t find_or_add(int32_t node, size_t first) {
+    // Most parts are small, and then a look at each node is faster than a table of all there are.
+    constexpr size_t kSmall = 16;
+    const size_t end = names_.size();
+    size_t at = end;
+    if (end - first <= kSmall)
+      at = static_cast<size_t>(std::find(names_.begin() + first, names_.end(), node) -
+                               names_.begin());
+    else if (position_[node] >= static_cast<int32_t>(first))
+      at = position_[node];
+    if (at == end) {
+      names_.push_back(node);
+      if (end - first == kSmall) {
+        position_.resize(kind_.size(), -1);
+        for (size_t i = first; i < end; ++i) position_[names_[i]] = static_cast<int32_t>(i);
+      }
+      if (end - first >= kSmall) position_[node] = static_cast<int32_t>(end);
+    }
+    return static_cast<int32_t>(at);
   }
   /// The same if a single removed arc leaves the source, and none from where it goes.
-  bool try_reach(int32_t source) {
+  bool try_reach(int32_t source, Ways& ways) {
     const int32_t k = removed_begin_[source];
     const int32_t pair[] = {source, removed_dst_[k]};
     if (removed_begin_[source + 1] != k + 1 || is_needed(pair[1])) return false;
     const auto at = static_cast<int32_t>(names_.size());
     sources_.push_back(at);
     link(at, at + 1, removed_[k]);
+    ways = {0, static_cast<int32_t>(targets_.size()), {}};
     for (int32_t n : pair) {
-      if (kind_[n] & kEnd) ways_.push_back({n, add_target(names_.size())});
+      if (kind_[n] & kEnd) {
+        ways.node[ways.num++] = n;
+        add_target(names_.size());
+      }
       names_.push_back(n);
     }
     require_sizes();
@@ -167,18 +208,16 @@ class Closures {
     require_size("remove", "nodes reached over removed arcs",
                  static_cast<int64_t>(names_.size()) + 1);
     require_size("remove", "removed arcs to be followed", static_cast<int64_t>(arcs_.size()));
-    require_size("remove", "ways over removed arcs", static_cast<int64_t>(ways_.size()) + 2);
   }
 
   const Graph& graph_;
   Semiring semiring_;
   static constexpr uint8_t kNeeded = 1, kEnd = 2;
-  Buffer<uint8_t> is_removed_;
   Buffer<uint8_t> kind_;  // of each node: whether removed arcs leave it, and whether it matters
   Column removed_, removed_dst_, removed_begin_;  // the removed arcs by the node they leave
-  Buffer<Way> ways_;
-  Column from_;  // of each node: where its ways are, or -1
-  // The graph of the sweep; `names_` are its nodes and `position_` where one is, if in this part.
+  Column more_;
+  // The graph of the sweep; `names_` are its nodes and `position_` where one is, if in this part
+  // and that is large.
   Arrays arrays_;
   Column position_, arcs_, names_, sources_, targets_;
 };
@@ -186,36 +225,35 @@ class Closures {
 /// Where arcs that enter a node go on to, and what stays of the input. A node that nothing enters
 /// any more is left out, with its arcs, where that is known when it is its turn: if there are no
 /// cycles.
-struct Routes {
+class Routes {
+ public:
   /// `for_entered(f)` calls `f(arc, ...)` for the arcs that a new start takes over, and `first_id`
   /// is the first id for the nodes that stay.
   template <class ForEntered>
   Routes(const Topology& t, std::span<const int32_t> start, int32_t first_id, Closures& closures,
-         const ForEntered& for_entered)
+         const ForEntered& for_entered, Fates& fates)
       : is_entered(static_cast<size_t>(t.num_nodes()), t.is_acyclic() ? 0 : 1),
-        is_left_out(closures.removed()),
         id(is_entered.size()),
-        next(is_entered.size()),
         num_nodes(first_id) {
-    constexpr int32_t kAhead = 48;
     const auto dst = t.dst();
     const Adjacency& leaving = t.out();
     const Order& order = t.order();
-    Buffer<uint32_t> num_in(is_entered.size(), 0);
-    for (size_t a = 0; a < dst.size(); ++a) num_in[dst[a]] += 1 - is_left_out[a];
+    Column num_in = t.num_in();
+    for (int32_t n : closures.removed_dst()) --num_in[n];
     for_entered([&](int32_t a, int32_t) { ++num_in[dst[a]]; });
     for (int32_t n : start) is_entered[n] = 1;
+    Buffer<Ways> found;
+    Column place(id.size());  // of each node: where in `found` its ways are, or -1
     for (int32_t position = 0; position < t.num_nodes(); ++position) {
       const int32_t n = order.node(position);
-      closures.expect(order.node(std::min(position + kAhead, t.num_nodes() - 1)));
-      next[n] = 0;
+      place[n] = -1;
       if (num_in[n] > 0) {
         int32_t num = 1;
         if (closures.is_needed(n)) {
-          const int32_t begin = closures.from(n);
-          next[n] = ~begin;
-          num = closures.ways()[begin].node;
-          for (int32_t i = 1; i <= num; ++i) is_entered[closures.ways()[begin + i].node] = 1;
+          place[n] = static_cast<int32_t>(found.size());
+          found.push_back(closures.from(n));
+          num = found.back().num;
+          for (int32_t node : closures.nodes(found.back())) is_entered[node] = 1;
         } else {
           is_entered[n] = 1;
         }
@@ -224,146 +262,231 @@ struct Routes {
       if (is_entered[n]) [[likely]]
         continue;
       for (int32_t k = leaving.offset[n]; k < leaving.offset[n + 1]; ++k)
-        if (uint8_t& arc = is_left_out[leaving.arc(k)]; !arc) {
+        if (Fate& fate = fates[leaving.arc(k)]; fate == kKept) {
           --num_in[leaving.node[k]];
-          arc = 1;
+          fate = kLeftOut;
         }
     }
     for (size_t n = 0; n < id.size(); ++n) {
       id[n] = num_nodes;
-      if (next[n] == 0) next[n] = num_nodes;
       num_nodes += is_entered[n];
     }
-    closures.rename(id);
+    more_.resize(closures.more().size());
+    for (size_t i = 0; i < more_.size(); ++i) more_[i] = id[closures.more()[i]];
+    groups_.resize(id.size() / kGroup + 1);
+    for (size_t n = 0; n < id.size(); ++n) {
+      Group& group = groups_[n / kGroup];
+      if (n % kGroup == 0)
+        group = {0, id[n] - static_cast<int32_t>(n), static_cast<int32_t>(others_.size())};
+      if (place[n] < 0 && id[n] == static_cast<int32_t>(n) + group.shift) {
+        group.is_plain |= uint64_t{1} << n % kGroup;
+      } else if (place[n] < 0) {
+        others_.push_back({1, -1, {id[n], 0}});
+      } else {
+        Ways ways = found[place[n]];
+        if (ways.num <= 2) ways = {ways.num, ways.output, {id[ways.node[0]], id[ways.node[1]]}};
+        others_.push_back(ways);
+      }
+    }
+  }
+
+  /// Where arcs to a node go on to, by new ids.
+  Ways from(int32_t node) const {
+    int32_t new_id;
+    return is_plain(node, new_id) ? Ways{1, -1, {new_id, 0}} : other(node);
+  }
+  std::span<const int32_t> nodes(const Ways& ways) const {
+    const auto num = static_cast<size_t>(ways.num);
+    return num <= 2 ? std::span(ways.node, num) : std::span(more_).subspan(ways.node[0], num);
+  }
+  /// Asks for memory that nodes() will give.
+  void expect(const Ways& ways) const {
+    __builtin_prefetch(more_.data() + (ways.node[0] & -static_cast<int32_t>(ways.num > 2)));
+  }
+  /// Whether arcs to a node just end there and its new id is found at once, and that id.
+  bool is_plain(int32_t node, int32_t& new_id) const {
+    const Group& group = groups_[static_cast<size_t>(node) / kGroup];
+    new_id = node + group.shift;
+    return group.is_plain >> static_cast<size_t>(node) % kGroup & 1;
+  }
+  /// Where arcs to any other node go on to.
+  const Ways& other(int32_t node) const {
+    const Group& group = groups_[static_cast<size_t>(node) / kGroup];
+    const uint64_t before = (uint64_t{1} << static_cast<size_t>(node) % kGroup) - 1;
+    return others_[group.first_other + std::popcount(~group.is_plain & before)];
   }
 
   Buffer<uint8_t> is_entered;
-  /// Of each arc, whether it is removed or leaves a node that does not stay.
-  Buffer<uint8_t> is_left_out;
   /// What nodes that stay are called.
   Column id;
-  /// Where an arc to a node goes on to: the id of a node, or ~i for what is at i in ways().
-  Column next;
   int32_t num_nodes;
   int64_t num_arcs = 0;
+
+ private:
+  /// Most arcs end at nodes that removed arcs do not leave, and of which few before them are left
+  /// out. So that they can be told from one another within the caches, there is a bit for each.
+  static constexpr size_t kGroup = 64;
+  struct Group {
+    uint64_t is_plain;
+    int32_t shift, first_other;
+  };
+  Buffer<Group> groups_;
+  Buffer<Ways> others_;
+  Column more_;
 };
 
 /// The arcs of the result: each has the labels and weight of a kept arc of the input, or is an
 /// epsilon arc, plus up to two distances over removed arcs, one before it and one after it.
 class Result {
  public:
-  Result(const Topology& from, const Routes& routes, std::span<const Closures::Way> ways,
-         int64_t num_arcs)
-      : src_(from.src()), dst_(from.dst()), ilabel_(from.ilabel()), routes_(routes), ways_(ways) {
-    require_size("remove", "arcs", num_arcs + 2);
-    if (!from.is_acceptor()) olabel_ = from.olabel();
-    // Two more, so that arcs can be written before it is known whether they count.
-    const auto count = static_cast<size_t>(num_arcs) + 2;
-    for (Column* column : {&arrays.src, &arrays.dst, &arrays.ilabel, &kept, &after})
-      column->resize(count);
-    if (!olabel_.empty()) arrays.olabel.resize(count);
-  }
+  Result(const Topology& from, const Fates& fates, const Routes& routes, int64_t num_arcs)
+      : src_(from.src()),
+        dst_(from.dst()),
+        ilabel_(from.ilabel()),
+        olabel_(from.olabel()),
+        num_columns_(from.is_acceptor() ? kOlabel : kOlabel + 1),
+        fates_(fates),
+        routes_(routes),
+        to_(make_columns(num_arcs)) {}
 
   /// Adds arcs from the new node, over distance `first`, for an arc of the input and its ways on.
   /// Such arcs come before all others.
   void enter(int32_t arc, int32_t first) {
-    const int32_t next = routes_.next[dst_[arc]];
-    const auto add = [&](int32_t dst, int32_t last) {
-      write(num_arcs_, arc, dst, last);
-      arrays.src[num_arcs_++] = 0;
+    const Ways ways = routes_.from(dst_[arc]);
+    int32_t last = ways.output;
+    for (int32_t node : routes_.nodes(ways)) {
+      add({0, node, ilabel_[arc], arc, last++, olabel_[arc]});
       before.push_back(first);
-    };
-    if (next >= 0) return add(next, -1);
-    const Closures::Way* const ways = &ways_[~next];
-    for (int32_t k = 1; k <= ways[0].node; ++k) add(ways[k].node, ways[k].output);
+    }
   }
   /// Adds an epsilon arc from the new node to `dst`, for a distance alone.
   void add_epsilon(int32_t dst, int32_t distance) {
-    arrays.src[num_arcs_] = 0;
-    arrays.dst[num_arcs_] = dst;
-    arrays.ilabel[num_arcs_] = kEpsilon;
-    if (!olabel_.empty()) arrays.olabel[num_arcs_] = kEpsilon;
-    kept[num_arcs_] = after[num_arcs_] = -1;
+    add({0, dst, kEpsilon, -1, -1, kEpsilon});
     before.push_back(distance);
-    ++num_arcs_;
   }
+  /// Adds arcs for the kept arcs of the input. No more come after that.
   void add_kept() {
-    // What there is of each arc, and so where the next one goes, is found without a jump, which
-    // would often be taken by surprise. What does not count is overwritten by what comes after.
-    constexpr size_t kBlock = 256, kAhead = 32;
-    size_t place[kBlock], several[kBlock];
-    const size_t num_arcs = src_.size();
-    const int32_t* const nexts = routes_.next.data();
-    // The first ways are those of an arc that stays as it is.
-    const auto find_ways = [ways = ways_.data()](int32_t next) {
-      return ways + (~next & (next >> 31));
-    };
-    for (size_t begin = 0; begin < num_arcs; begin += kBlock) {
-      const size_t count = std::min(kBlock, num_arcs - begin);
-      const int32_t* const dst = dst_.data() + begin;
-      const uint8_t* const left_out = routes_.is_left_out.data() + begin;
-      const size_t ahead = begin + count + 2 * kAhead <= num_arcs ? kAhead : 0;
-      int32_t *to_dst = arrays.dst.data(), *to_after = after.data();
-      size_t at = num_arcs_, num_several = 0;
-      for (size_t i = 0; i < count; ++i) {
-        __builtin_prefetch(&nexts[dst[i + 2 * ahead]]);
-        __builtin_prefetch(find_ways(nexts[dst[i + ahead]]));
-        const int32_t next = nexts[dst[i]];
-        const Closures::Way* const ways = find_ways(next);
-        place[i] = at;
-        to_dst[at] = next ^ ((next ^ ways[1].node) & (next >> 31));
-        to_after[at] = ways[1].output;
-        to_dst[at + 1] = ways[2].node;
-        to_after[at + 1] = ways[2].output;
-        const int32_t num = ways[0].node & (static_cast<int32_t>(left_out[i]) - 1);
-        several[num_several] = i;
-        num_several += num > 2 ? 1 : 0;
-        at += static_cast<size_t>(num);
-      }
-      num_arcs_ = at;
-      const auto copy = [&](std::span<const int32_t> from, Column& to, auto map) {
-        const int32_t* const in = from.data() + begin;
-        int32_t* const out = to.data();
-        for (size_t i = 0; i < count; ++i) out[place[i]] = out[place[i] + 1] = map(in[i]);
-      };
-      copy(src_, arrays.src, [id = routes_.id.data()](int32_t node) { return id[node]; });
-      copy(ilabel_, arrays.ilabel, std::identity());
-      if (!olabel_.empty()) copy(olabel_, arrays.olabel, std::identity());
-      int32_t* const to_kept = kept.data();
-      for (size_t i = 0; i < count; ++i)
-        to_kept[place[i]] = to_kept[place[i] + 1] = static_cast<int32_t>(begin + i);
-      for (size_t i : std::span(several, num_several)) {
-        const Closures::Way* const ways = find_ways(nexts[dst[i]]);
-        for (int32_t k = 2; k < ways[0].node; ++k)
-          write(place[i] + static_cast<size_t>(k), static_cast<int32_t>(begin + i),
-                ways[k + 1].node, ways[k + 1].output);
-      }
+    // What one block asks for has come when it is written after the look at the next one.
+    Block blocks[2];
+    for (size_t begin = 0, i = 0; begin < src_.size(); begin += kBlock, ++i) {
+      look_up(begin, blocks[i % 2]);
+      if (i > 0) write(blocks[(i - 1) % 2]);
+      if (begin + kBlock >= src_.size()) write(blocks[i % 2]);
     }
-  }
-  void finish() {
-    for (Column* column : {&arrays.src, &arrays.dst, &arrays.ilabel, &kept, &after})
-      column->resize(num_arcs_);
-    if (!olabel_.empty()) arrays.olabel.resize(num_arcs_);
+    to_.finish();
     if (arrays.ilabel == arrays.olabel) arrays.olabel.clear();
   }
 
   Arrays arrays;
+  /// Of each arc, the kept arc it is made of and the distances before and after it, or -1. Only the
+  /// first ones have distances before them.
   Column kept, before, after;
 
  private:
-  void write(size_t at, int32_t arc, int32_t dst, int32_t last) {
-    arrays.src[at] = routes_.id[src_[arc]];
-    arrays.dst[at] = dst;
-    arrays.ilabel[at] = ilabel_[arc];
-    if (!olabel_.empty()) arrays.olabel[at] = olabel_[arc];
-    kept[at] = arc;
-    after[at] = last;
+  enum { kSrc, kDst, kIlabel, kKeptArc, kAfter, kOlabel };
+
+  std::vector<Column*> make_columns(int64_t num_arcs) {
+    require_size("remove", "arcs", num_arcs + 2);
+    std::vector<Column*> columns{&arrays.src, &arrays.dst, &arrays.ilabel,
+                                 &kept,       &after,      &arrays.olabel};
+    columns.resize(num_columns_);
+    for (Column* column : columns) column->resize(static_cast<size_t>(num_arcs) + 2);
+    return columns;
+  }
+  void add(const std::array<int32_t, kOlabel + 1>& arc) {
+    to_.prepare(1);
+    for (size_t c = 0; c < num_columns_; ++c) *to_.next(c) = arc[c];
+    to_.advance(1);
   }
 
-  std::span<const int32_t> src_, dst_, ilabel_, olabel_;  // of the input; no outputs if the same
+  /// What becomes of some arcs of the input.
+  static constexpr size_t kBlock = 128;
+  struct Block {
+    size_t begin, count;
+    /// How many each becomes, where the first two of them go, and the distance after the first.
+    int32_t num[kBlock];
+    std::pair<int32_t, int32_t> nodes[kBlock];
+    int32_t output[kBlock];
+    /// Those that do not just end somewhere.
+    size_t num_others;
+    int32_t other[kBlock];
+    const Ways* ways[kBlock];
+  };
+  // What there is of each arc, and so where the next one goes, is found without a jump, which would
+  // often be taken by surprise. What does not count is overwritten by what comes after.
+  void look_up(size_t begin, Block& block) const {
+    block.begin = begin;
+    block.count = std::min(kBlock, src_.size() - begin);
+    const int32_t* const dst = dst_.data() + begin;
+    const Fate* const fate = fates_.data() + begin;
+    size_t num_others = 0;
+    for (size_t i = 0; i < block.count; ++i) {
+      const int32_t is_kept = fate[i] == kKept ? 1 : 0;
+      const int32_t is_plain = routes_.is_plain(dst[i], block.nodes[i].first) ? 1 : 0;
+      block.num[i] = is_plain & is_kept;
+      block.output[i] = -1;
+      block.other[num_others] = static_cast<int32_t>(i);
+      num_others += static_cast<size_t>((is_plain ^ 1) & is_kept);
+    }
+    block.num_others = num_others;
+    for (size_t k = 0; k < num_others; ++k) {
+      block.ways[k] = &routes_.other(dst[block.other[k]]);
+      __builtin_prefetch(block.ways[k]);
+    }
+  }
+  void write(Block& block) {
+    size_t several[kBlock], num_several = 0;
+    for (size_t k = 0; k < block.num_others; ++k) {
+      const int32_t i = block.other[k];
+      const Ways& ways = *block.ways[k];
+      block.num[i] = ways.num;
+      block.nodes[i] = {ways.node[0], ways.node[1]};
+      block.output[i] = ways.output;
+      several[num_several] = k;
+      num_several += ways.num > 2 ? 1 : 0;
+      routes_.expect(ways);
+    }
+    size_t total = 0;
+    for (size_t i = 0; i < block.count; ++i) total += static_cast<size_t>(block.num[i]);
+    to_.prepare(total);
+    int32_t* to[kOlabel + 1];
+    for (size_t c = 0; c < num_columns_; ++c) to[c] = to_.next(c);
+    const auto put = [&to](size_t column, size_t at, int32_t first, int32_t second) {
+      to[column][at] = first;
+      to[column][at + 1] = second;
+    };
+    size_t place[kBlock], at = 0;
+    for (size_t i = 0; i < block.count; ++i) {
+      const size_t arc = block.begin + i;
+      const int32_t src = routes_.id[src_[arc]], kept_arc = static_cast<int32_t>(arc);
+      put(kSrc, at, src, src);
+      put(kDst, at, block.nodes[i].first, block.nodes[i].second);
+      put(kIlabel, at, ilabel_[arc], ilabel_[arc]);
+      put(kKeptArc, at, kept_arc, kept_arc);
+      put(kAfter, at, block.output[i], block.output[i] + 1);
+      place[i] = at;
+      at += static_cast<size_t>(block.num[i]);
+    }
+    if (num_columns_ > kOlabel)
+      for (size_t i = 0; i < block.count; ++i)
+        put(kOlabel, place[i], olabel_[block.begin + i], olabel_[block.begin + i]);
+    for (size_t k : std::span(several, num_several)) {
+      const int32_t i = block.other[k];
+      const std::span<const int32_t> nodes = routes_.nodes(*block.ways[k]);
+      const auto last = static_cast<int32_t>(nodes.size()) - 1;
+      for (size_t c = 0; c < num_columns_; ++c)
+        std::fill_n(to[c] + place[i], nodes.size(), to[c][place[i]]);
+      std::copy(nodes.begin(), nodes.end(), to[kDst] + place[i]);
+      for (int32_t j = 0; j <= last; ++j) to[kAfter][place[i] + j] = block.output[i] + j;
+    }
+    to_.advance(total);
+  }
+
+  std::span<const int32_t> src_, dst_, ilabel_, olabel_;  // of the input
+  size_t num_columns_;  // one less if the labels are the same on both sides
+  const Fates& fates_;
   const Routes& routes_;
-  std::span<const Closures::Way> ways_;
-  size_t num_arcs_ = 0;
+  Appender to_;
 };
 
 }  // namespace
@@ -376,30 +499,33 @@ Graph remove(const Graph& graph, int32_t ilabel, std::optional<int32_t> olabel, 
   const auto dst = t.dst(), in = t.ilabel(), out = t.olabel();
   require_scorable("remove", graph.weights());
   const auto num_arcs = static_cast<size_t>(t.num_arcs());
-  Buffer<uint8_t> is_removed(num_arcs);
-  uint8_t any = 0;
+  Fates fates(num_arcs);
+  uint8_t any = kKept;
   for (size_t a = 0; a < num_arcs; ++a)
-    any |= is_removed[a] = static_cast<uint8_t>((in[a] == ilabel) & (out[a] == output));
+    any |= fates[a] = static_cast<Fate>((in[a] == ilabel) & (out[a] == output));
   if (!any) return connect(graph);
-  Closures closures(graph, std::move(is_removed), semiring);
+  Closures closures(graph, fates, semiring);
 
   // A start from which removed arcs leave cannot stay one: their weight needs an arc to sit on. The
   // node that stands for all such starts comes first, and so do its arcs, so that a chain stays in
   // order.
   Column merged, start;
   for (int32_t n : t.start()) (closures.is_needed(n) ? merged : start).push_back(n);
-  std::vector<Closures::Way> entered;
+  Ways entered{};
   int32_t empty_string = -1;
   if (!merged.empty()) entered = closures.from_all(merged, empty_string);
   const Adjacency& leaving = t.out();
   // Calls f(arc, distance before it) for the kept arcs that leave what the starts reach.
   const auto for_entered = [&](const auto& f) {
-    for (const auto& [node, before] : entered)
+    int32_t before = entered.output;
+    for (int32_t node : closures.nodes(entered)) {
       for (int32_t k = leaving.offset[node]; k < leaving.offset[node + 1]; ++k)
-        if (const int32_t a = leaving.arc(k); !closures.is_removed(a)) f(a, before);
+        if (const int32_t a = leaving.arc(k); fates[a] != kRemoved) f(a, before);
+      ++before;
+    }
   };
-  const Routes routes(t, start, merged.empty() ? 0 : 1, closures, for_entered);
-  Result result(t, routes, closures.ways(), routes.num_arcs + (empty_string >= 0 ? 1 : 0));
+  const Routes routes(t, start, merged.empty() ? 0 : 1, closures, for_entered, fates);
+  Result result(t, fates, routes, routes.num_arcs + (empty_string >= 0 ? 1 : 0));
   Arrays& arrays = result.arrays;
   arrays.num_nodes = routes.num_nodes;
   if (!merged.empty()) arrays.start.push_back(0);
@@ -412,7 +538,6 @@ Graph remove(const Graph& graph, int32_t ilabel, std::optional<int32_t> olabel, 
     arrays.accept.push_back(arrays.num_nodes++);
   }
   result.add_kept();
-  result.finish();
   const Graph distances = std::move(closures).record();
   std::vector<Moved> moved{{graph, ArcMap::gather(std::move(result.kept))},
                            {distances, ArcMap::gather(std::move(result.after))}};
