@@ -100,18 +100,15 @@ def linear_ops(num_arcs: int, window: int | None) -> dict[str, Task]:
 
 
 def serve(pipe: Connection, num_arcs: int, window: int | None, settings: Settings) -> None:
-    """Time the op whose name comes in, until None comes; the first call of each is not timed."""
+    """Time the op whose name comes in, until None comes; its first call each time is not timed."""
     ag.set_num_threads(1)
     tasks = linear_ops(num_arcs, window)
     seconds, most = (0.0, 1) if settings.quick else (0.05, 1_000)
-    warm: set[str] = set()
     gc.disable()
     pipe.send(list(tasks))
     while (name := pipe.recv()) is not None:
         task = tasks[name]
-        if name not in warm:
-            sample(task, 1, settings.clock)
-            warm.add(name)
+        sample(task, 1, settings.clock)
         samples: list[float] = []
         begin = time.perf_counter()
         while not samples or (len(samples) < most and time.perf_counter() - begin < seconds):
@@ -198,7 +195,7 @@ def measure_layout(
     layout: str, sizes: list[int], settings: Settings
 ) -> tuple[dict[str, list[Timing]], list[int]]:
     """For every op the time per arc at each size, and the peak memory at each size."""
-    rounds = 1 if settings.quick else 5
+    rounds = 1 if settings.quick else 8
     show_progress(f"slope, {layout}: building graphs of up to {sizes[-1]} arcs")
     workers = [Worker(size, LAYOUTS[layout], settings) for size in sizes]
     ops = workers[0].ops
