@@ -323,8 +323,9 @@ class Routes {
   int64_t num_arcs = 0;
 
  private:
-  /// Most arcs end at nodes that removed arcs do not leave, and of which few before them are left
-  /// out. So that they can be told from one another within the caches, there is a bit for each.
+  /// Some nodes in a row. Those that no removed arc leaves have ids that move by the same, if none
+  /// before them is left out, and are told by one bit; the ways of the others are in `others_`. So
+  /// most arcs find where they go in little memory, which stays in the caches.
   static constexpr size_t kGroup = 64;
   struct Group {
     uint64_t is_plain;
