@@ -291,6 +291,7 @@ const Order& Topology::order() const {
 }
 
 const Column& Topology::num_in() const {
+  if (base_ && !change_.is_reversed) return base_->num_in();
   return derived().num_in.get([this] {
     Column count(static_cast<size_t>(num_nodes()), 0);
     for (int32_t n : dst()) ++count[n];

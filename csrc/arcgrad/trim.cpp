@@ -47,33 +47,26 @@ bool have_no_gaps(std::span<const int32_t> nodes) {
   return !nodes.empty();
 }
 
-/// Whether every node but some of the start nodes is entered.
-bool are_entered(const Topology& t) {
-  const Column& num_in = t.num_in();
-  for (int32_t n = 0; n < t.num_nodes(); ++n)
-    if (num_in[n] == 0 && !t.is_start(n)) return false;
-  return true;
-}
-
-/// Whether every node but some of the accept nodes is left.
-bool are_left(const Topology& t) {
-  const auto src = t.src(), accept = t.accept();
-  if (have_no_gaps(src)) {
-    const int32_t first = src.front(), last = src.back();
-    return std::ranges::count_if(accept, [&](int32_t n) { return n < first || n > last; }) ==
-           t.num_nodes() - (last - first + 1);
+/// Whether all nodes but some of `others` are at an `end` of an arc.
+bool have_arcs_except(int32_t num_nodes, std::span<const int32_t> end,
+                      std::span<const int32_t> others) {
+  if (have_no_gaps(end)) {
+    const int32_t first = end.front(), last = end.back();
+    return std::ranges::count_if(others, [&](int32_t n) { return n < first || n > last; }) ==
+           num_nodes - (last - first + 1);
   }
-  Buffer<uint8_t> is_left(static_cast<size_t>(t.num_nodes()), 0);
-  for (int32_t n : src) is_left[n] = 1;
-  for (int32_t n : accept) is_left[n] = 1;
-  return std::ranges::find(is_left, 0) == is_left.end();
+  Buffer<uint8_t> has_arc(static_cast<size_t>(num_nodes), 0);
+  for (int32_t n : end) has_arc[n] = 1;
+  for (int32_t n : others) has_arc[n] = 1;
+  return std::ranges::find(has_arc, 0) == has_arc.end();
 }
 
 }  // namespace
 
 bool find_dead_ends(const Topology& t) {
   // Following arcs backwards ends at a node without any, which has to be a start; and so forwards.
-  return !are_entered(t) || !are_left(t);
+  return !have_arcs_except(t.num_nodes(), t.dst(), t.start()) ||
+         !have_arcs_except(t.num_nodes(), t.src(), t.accept());
 }
 
 Trimmed trim(const Topology& t) {

@@ -22,8 +22,13 @@ struct Ways {
   /// Which output of Closures::record() the distance to the first is; the others come after it. -1
   /// if there is no distance, since the arc just ends there.
   int32_t output;
-  /// The nodes if they are one or two, else first where in Closures::more() they are.
+  /// The nodes if they are one or two, else first where in a list for all they are.
   int32_t node[2];
+
+  std::span<const int32_t> nodes(std::span<const int32_t> more) const {
+    const auto count = static_cast<size_t>(num);
+    return count <= 2 ? std::span(node, count) : more.subspan(node[0], count);
+  }
 };
 
 /// The distances over removed arcs from some nodes. Each of these has a part of its own in one
@@ -90,10 +95,6 @@ class Closures {
   }
   /// The nodes of ways that are more than two.
   std::span<const int32_t> more() const { return more_; }
-  std::span<const int32_t> nodes(const Ways& ways) const {
-    const auto num = static_cast<size_t>(ways.num);
-    return num <= 2 ? std::span(ways.node, num) : more().subspan(ways.node[0], num);
-  }
   Graph record() && {
     arrays_.num_nodes = static_cast<int32_t>(names_.size());
     arrays_.ilabel.assign(arcs_.size(), kEpsilon);
@@ -238,22 +239,24 @@ class Routes {
     const auto dst = t.dst();
     const Adjacency& leaving = t.out();
     const Order& order = t.order();
-    Column num_in = t.num_in();
+    Buffer<uint32_t> num_in(t.num_in().begin(), t.num_in().end());
     for (int32_t n : closures.removed_dst()) --num_in[n];
     for_entered([&](int32_t a, int32_t) { ++num_in[dst[a]]; });
     for (int32_t n : start) is_entered[n] = 1;
     Buffer<Ways> found;
-    Column place(id.size());  // of each node: where in `found` its ways are, or -1
+    found.reserve(closures.removed_dst().size() + 1);
+    found.push_back({1, -1, {}});
+    Column place(id.size());  // of each node: where in `found` its ways are, or 0
     for (int32_t position = 0; position < t.num_nodes(); ++position) {
       const int32_t n = order.node(position);
-      place[n] = -1;
+      place[n] = 0;
       if (num_in[n] > 0) {
         int32_t num = 1;
         if (closures.is_needed(n)) {
           place[n] = static_cast<int32_t>(found.size());
           found.push_back(closures.from(n));
           num = found.back().num;
-          for (int32_t node : closures.nodes(found.back())) is_entered[node] = 1;
+          for (int32_t node : found.back().nodes(closures.more())) is_entered[node] = 1;
         } else {
           is_entered[n] = 1;
         }
@@ -274,19 +277,21 @@ class Routes {
     more_.resize(closures.more().size());
     for (size_t i = 0; i < more_.size(); ++i) more_[i] = id[closures.more()[i]];
     groups_.resize(id.size() / kGroup + 1);
+    others_.resize(id.size() + 1);
+    int32_t num_others = 0;
     for (size_t n = 0; n < id.size(); ++n) {
       Group& group = groups_[n / kGroup];
-      if (n % kGroup == 0)
-        group = {0, id[n] - static_cast<int32_t>(n), static_cast<int32_t>(others_.size())};
-      if (place[n] < 0 && id[n] == static_cast<int32_t>(n) + group.shift) {
-        group.is_plain |= uint64_t{1} << n % kGroup;
-      } else if (place[n] < 0) {
-        others_.push_back({1, -1, {id[n], 0}});
-      } else {
-        Ways ways = found[place[n]];
-        if (ways.num <= 2) ways = {ways.num, ways.output, {id[ways.node[0]], id[ways.node[1]]}};
-        others_.push_back(ways);
-      }
+      const int32_t shift = id[n] - static_cast<int32_t>(n);
+      if (n % kGroup == 0) group = {0, shift, num_others};
+      const int32_t is_plain = (place[n] == 0) & (shift == group.shift) ? 1 : 0;
+      group.is_plain |= static_cast<uint64_t>(is_plain) << n % kGroup;
+      // Overwritten by the next one if it does not count.
+      Ways& ways = others_[num_others] = found[place[n]];
+      num_others += 1 - is_plain;
+      if (ways.num > 2) [[unlikely]]
+        continue;
+      ways.node[0] = id[place[n] == 0 ? static_cast<int32_t>(n) : ways.node[0]];
+      ways.node[1] = id[ways.node[1]];
     }
   }
 
@@ -295,11 +300,9 @@ class Routes {
     int32_t new_id;
     return is_plain(node, new_id) ? Ways{1, -1, {new_id, 0}} : other(node);
   }
-  std::span<const int32_t> nodes(const Ways& ways) const {
-    const auto num = static_cast<size_t>(ways.num);
-    return num <= 2 ? std::span(ways.node, num) : std::span(more_).subspan(ways.node[0], num);
-  }
-  /// Asks for memory that nodes() will give.
+  /// The nodes of ways that are more than two.
+  std::span<const int32_t> more() const { return more_; }
+  /// Asks for the nodes of ways if they are there.
   void expect(const Ways& ways) const {
     __builtin_prefetch(more_.data() + (ways.node[0] & -static_cast<int32_t>(ways.num > 2)));
   }
@@ -355,7 +358,7 @@ class Result {
   void enter(int32_t arc, int32_t first) {
     const Ways ways = routes_.from(dst_[arc]);
     int32_t last = ways.output;
-    for (int32_t node : routes_.nodes(ways)) {
+    for (int32_t node : ways.nodes(routes_.more())) {
       add({0, node, ilabel_[arc], arc, last++, olabel_[arc]});
       before.push_back(first);
     }
@@ -400,13 +403,16 @@ class Result {
     to_.advance(1);
   }
 
+  struct Pair {
+    int32_t first, second;
+  };
   /// What becomes of some arcs of the input.
   static constexpr size_t kBlock = 128;
   struct Block {
     size_t begin, count;
     /// How many each becomes, where the first two of them go, and the distance after the first.
     int32_t num[kBlock];
-    std::pair<int32_t, int32_t> nodes[kBlock];
+    Pair nodes[kBlock];  // if only one, the second may be anything
     int32_t output[kBlock];
     /// Those that do not just end somewhere.
     size_t num_others;
@@ -473,7 +479,7 @@ class Result {
         put(kOlabel, place[i], olabel_[block.begin + i], olabel_[block.begin + i]);
     for (size_t k : std::span(several, num_several)) {
       const int32_t i = block.other[k];
-      const std::span<const int32_t> nodes = routes_.nodes(*block.ways[k]);
+      const std::span<const int32_t> nodes = block.ways[k]->nodes(routes_.more());
       const auto last = static_cast<int32_t>(nodes.size()) - 1;
       for (size_t c = 0; c < num_columns_; ++c)
         std::fill_n(to[c] + place[i], nodes.size(), to[c][place[i]]);
@@ -519,7 +525,7 @@ Graph remove(const Graph& graph, int32_t ilabel, std::optional<int32_t> olabel, 
   // Calls f(arc, distance before it) for the kept arcs that leave what the starts reach.
   const auto for_entered = [&](const auto& f) {
     int32_t before = entered.output;
-    for (int32_t node : closures.nodes(entered)) {
+    for (int32_t node : entered.nodes(closures.more())) {
       for (int32_t k = leaving.offset[node]; k < leaving.offset[node + 1]; ++k)
         if (const int32_t a = leaving.arc(k); fates[a] != kRemoved) f(a, before);
       ++before;
