@@ -95,6 +95,7 @@ class Closures {
   }
   /// The nodes of ways that are more than two.
   std::span<const int32_t> more() const { return more_; }
+
   Graph record() && {
     arrays_.num_nodes = static_cast<int32_t>(names_.size());
     arrays_.ilabel.assign(arcs_.size(), kEpsilon);
@@ -412,7 +413,7 @@ class Result {
     size_t begin, count;
     /// How many each becomes, where the first two of them go, and the distance after the first.
     int32_t num[kBlock];
-    Pair nodes[kBlock];  // if only one, the second may be anything
+    Pair nodes[kBlock];  // if only one, the second does not count
     int32_t output[kBlock];
     /// Those that do not just end somewhere.
     size_t num_others;
@@ -429,7 +430,9 @@ class Result {
     size_t num_others = 0;
     for (size_t i = 0; i < block.count; ++i) {
       const int32_t is_kept = fate[i] == kKept ? 1 : 0;
-      const int32_t is_plain = routes_.is_plain(dst[i], block.nodes[i].first) ? 1 : 0;
+      int32_t id;
+      const int32_t is_plain = routes_.is_plain(dst[i], id) ? 1 : 0;
+      block.nodes[i] = {id, id};
       block.num[i] = is_plain & is_kept;
       block.output[i] = -1;
       block.other[num_others] = static_cast<int32_t>(i);
