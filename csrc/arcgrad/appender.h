@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "arcgrad/memory.h"
 #include "arcgrad/stream.h"
 #include "arcgrad/topology.h"
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <numeric>
 #include <utility>
 
 #include "arcgrad/appender.h"
@@ -483,11 +484,10 @@ class Result {
     for (size_t k : std::span(several, num_several)) {
       const int32_t i = block.other[k];
       const std::span<const int32_t> nodes = block.ways[k]->nodes(routes_.more());
-      const auto last = static_cast<int32_t>(nodes.size()) - 1;
       for (size_t c = 0; c < num_columns_; ++c)
         std::fill_n(to[c] + place[i], nodes.size(), to[c][place[i]]);
       std::copy(nodes.begin(), nodes.end(), to[kDst] + place[i]);
-      for (int32_t j = 0; j <= last; ++j) to[kAfter][place[i] + j] = block.output[i] + j;
+      std::iota(to[kAfter] + place[i], to[kAfter] + place[i] + nodes.size(), block.output[i]);
     }
     to_.advance(total);
   }
