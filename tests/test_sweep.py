@@ -1,4 +1,4 @@
-"""Sums pushed along arcs in order, against the general recursion, which takes them in any order."""
+"""Sweeps over arcs in order: sums as by the general recursion, best paths as by their meaning."""
 
 import math
 
@@ -195,3 +195,65 @@ def test_the_largest_seed_does_not_overflow():
     gradient = weights(ag.grad(ag.forward_score(graph), graph, seed))
     np.testing.assert_allclose(gradient[::2] / largest, 1.0, rtol=1e-9)
     assert not gradient[1::2].any()
+
+
+def first_best_path(arcs, starts, accepts):
+    """Score and arcs of the best path, by the rule for ties: an end, then the smallest arc."""
+    score = np.full(arcs.num_nodes, -math.inf)
+    first = np.full(arcs.num_nodes, -1)
+    score[list(accepts)] = 0.0
+    for arc in range(len(arcs.src) - 1, -1, -1):
+        source, way = arcs.src[arc], arcs.weight[arc] + score[arcs.dst[arc]]
+        ends_here = first[source] < 0 and source in accepts
+        if way > score[source] or (way == score[source] > -math.inf and not ends_here):
+            score[source], first[source] = way, arc
+    begin = min(starts, key=lambda node: (-score[node], first[node]))
+    path, node = [], begin
+    while score[begin] > -math.inf and (arc := first[node]) >= 0:
+        path.append(int(arc))
+        node = arcs.dst[arc]
+    return score[begin], path
+
+
+def level(rng, count):
+    return rng.integers(-2, 2, count).astype(np.float64)
+
+
+FAR = 40_000
+FAR_CASES = {
+    "normal": (normal(0.0), 0.0, [0], [FAR - 1]),
+    "ties": (level, 0.0, [0], [FAR - 1]),
+    "ties, many ends": (level, 0.0, [0, 1, 7], range(0, FAR, 50)),
+    "all zero": (lambda _, count: np.zeros(count), 0.0, range(9), range(500, FAR, 3)),
+    "downhill": (normal(-3.0), 0.0, range(0, FAR, 999), range(1, FAR, 999)),
+    "start at an end": (normal(-3.0), 0.0, [5], [5, FAR - 1]),
+    "impossible arcs": (level, 0.6, [0], [FAR - 1, FAR - 9]),
+    "no path": (level, 1.0, [0, 3], [FAR - 1]),
+    "huge": (normal(0.0, 1e30), 0.1, [0], [FAR - 1]),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", FAR_CASES)
+def test_best_paths_over_far_arcs(name, dtype):
+    weight, impossible, starts, accepts = FAR_CASES[name]
+    arcs = Arcs(FAR, weight, impossible=impossible)
+    arcs.weight = arcs.weight.astype(dtype).astype("float64")
+    score, path = first_best_path(arcs, starts, set(accepts))
+    graph = ag.Graph.from_arrays(
+        arcs.src,
+        arcs.dst,
+        np.arange(len(arcs.src)),
+        None,
+        arcs.weight.astype(dtype),
+        start=list(starts),
+        accept=list(accepts),
+        num_nodes=FAR,
+    )
+    best = ag.viterbi_path(graph)
+    assert best.labels_to_list() == path
+    np.testing.assert_array_equal(weights(best), arcs.weight[path])
+    total = ag.viterbi_score(graph)
+    assert total.item() == score
+    taken = np.flatnonzero(weights(ag.grad(total, graph)))
+    np.testing.assert_array_equal(taken, path)

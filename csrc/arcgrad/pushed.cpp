@@ -117,8 +117,8 @@ constexpr int32_t kAhead = 64, kFarAhead = 512;
 /// With fewer arcs, arrays are in the caches anyway.
 constexpr int32_t kManyArcs = 1 << 17;
 
-/// Whether many arcs go to nodes that are not in the caches when the source is visited. Looks at
-/// the arcs of some nodes.
+}  // namespace
+
 bool reaches_far(const Adjacency& out) {
   constexpr int32_t kNear = 1 << 15, kLooks = 256;
   const auto num_nodes = static_cast<int32_t>(out.offset.size()) - 1;
@@ -131,8 +131,6 @@ bool reaches_far(const Adjacency& out) {
     }
   return far > all / 8;
 }
-
-}  // namespace
 
 std::optional<Pushed> Pushed::run(const Adjacency& out, const Weights& weights,
                                   std::span<const int32_t> sources, bool keep) {

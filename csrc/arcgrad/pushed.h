@@ -9,6 +9,10 @@
 
 namespace arcgrad {
 
+/// Whether many arcs go to nodes that are not in the caches when the nodes they leave are visited
+/// one after the other. Looks at the arcs of some nodes.
+bool reaches_far(const Adjacency& out);
+
 /// The forward sweep in the log semiring where arcs lie in the order of the nodes they leave, and
 /// that order is topological: every node adds to those after it, so that arcs are read one after
 /// the other.

@@ -14,6 +14,8 @@ namespace {
 constexpr int32_t kAhead = 32;
 /// The same for what is read one after the other, which takes longer to come from memory.
 constexpr int32_t kFarAhead = 512;
+/// The same for nodes where arcs reach far.
+constexpr int32_t kNodesAhead = 64;
 
 constexpr double kEps = std::numeric_limits<double>::epsilon();
 
@@ -97,17 +99,19 @@ Sweep::Sweep(TopologyPtr topology, const Weights& weights, std::span<const int32
   const bool forward = options.direction == Direction::forward;
   const Order& order = t.order();
   const bool is_acyclic = order.is_acyclic(), is_log = options.semiring == Semiring::log;
-  if (is_acyclic && is_log && !options.exact_sums && forward && order.nodes.empty() &&
-      t.out().arcs.empty()) {
+  // Arcs lie in the order of the nodes they leave, and that order is topological.
+  const bool is_in_order = is_acyclic && order.nodes.empty() && t.out().arcs.empty();
+  if (is_in_order && is_log && !options.exact_sums && forward) {
     pushed_ = Pushed::run(t.out(), weights, sources, keep_);
     if (pushed_) return;
   }
   require_scorable(options.op, weights);
+  const bool is_far_best = is_in_order && !is_log && !forward && !keep_ && reaches_far(t.out());
   const auto num_nodes = static_cast<size_t>(t.num_nodes());
   own_order_ = order.nodes;
   if (!forward) std::reverse(own_order_.begin(), own_order_.end());
   is_backwards_ = !forward;
-  if (is_log && is_acyclic && options.exact_sums) {
+  if (is_far_best || (is_log && is_acyclic && options.exact_sums)) {
     plain_.resize(num_nodes);
   } else if (is_log) {
     scores_.resize(num_nodes);
@@ -132,7 +136,9 @@ Sweep::Sweep(TopologyPtr topology, const Weights& weights, std::span<const int32
   if (is_acyclic) {
     dispatch(weights.dtype(), [&](auto kind) {
       const auto* weight = weights.view<decltype(kind)>().data();
-      if (!is_log)
+      if (is_far_best)
+        run_far_best(weight, setup);
+      else if (!is_log)
         run_acyclic_best(weight, setup);
       else if (options.exact_sums)
         run_acyclic_exact(weight, setup);
@@ -147,6 +153,10 @@ Sweep::Sweep(TopologyPtr topology, const Weights& weights, std::span<const int32
       for (size_t n = 0; n < num_nodes; ++n) setup.is_useful[n] = setup.is_useful[n] && ends[n];
     }
     run_components(setup);
+  }
+  if (is_far_best) {
+    weights_ = weights;
+    is_source_ = std::move(setup.is_source);
   }
   if (keep_ && !is_log)
     for (size_t n = 0; n < num_nodes; ++n)
@@ -257,6 +267,69 @@ void Sweep::run_acyclic_best(const T* weight, const Setup& setup) {
     best_slot_[d] = slot;
     best_node_[d] = slot < 0 ? -1 : adjacency.node[slot];
   }
+}
+
+template <class T>
+void Sweep::run_far_best(const T* weight, const Setup& setup) {
+  // What is read at random comes late enough; which arc was best is asked of few nodes.
+  const int32_t *offset = adjacency_->offset.data(), *dst = adjacency_->node.data();
+  double* const scores = plain_.data();
+  for (int32_t s = static_cast<int32_t>(plain_.size()) - 1; s >= 0; --s) {
+    const int32_t first = offset[s], ahead = first >= kNodesAhead ? kNodesAhead : 0;
+    if (first >= kFarAhead) {
+      __builtin_prefetch(dst + first - kFarAhead);
+      __builtin_prefetch(weight + first - kFarAhead);
+    }
+    double best = kNegInf;
+    // The first arc comes last, since it often goes to the node that was just done.
+    for (int32_t k = offset[s + 1] - 1; k >= first; --k) {
+      __builtin_prefetch(&scores[dst[k - ahead]]);
+      best = std::max(best, scores[dst[k]] + weight[k]);
+    }
+    scores[s] = setup.is_source[s] ? std::max(best, 0.0) : best;
+  }
+}
+
+template <class T>
+int32_t Sweep::find_best_slot(const T* weight, int32_t node) const {
+  const double best = plain_[node];
+  // An end comes before any arc.
+  if (best == kNegInf || (is_source_[node] && best == 0.0)) return -1;
+  int32_t k = adjacency_->offset[node];
+  while (plain_[adjacency_->node[k]] + weight[k] != best) ++k;
+  return k;
+}
+
+int32_t Sweep::best_arc(int32_t node) const {
+  if (best_slot_.empty())
+    return dispatch(weights_.dtype(), [&](auto kind) {
+      return find_best_slot(weights_.view<decltype(kind)>().data(), node);  // which is the arc
+    });
+  return best_slot_[node] < 0 ? -1 : adjacency_->arc(best_slot_[node]);
+}
+
+Column Sweep::best_path(int32_t node) const {
+  Column arcs;
+  const Adjacency& adjacency = *adjacency_;
+  if (!best_slot_.empty()) {
+    for (int32_t n = node, k; (k = best_slot_[n]) >= 0;
+         n = best_node_.empty() ? adjacency.node[k] : best_node_[n])
+      arcs.push_back(adjacency.arc(k));
+    return arcs;
+  }
+  dispatch(weights_.dtype(), [&](auto kind) {
+    const auto* weight = weights_.view<decltype(kind)>().data();
+    for (int32_t n = node, k; (k = find_best_slot(weight, n)) >= 0; n = adjacency.node[k]) {
+      // Two lines of each, since a step passes over some nodes.
+      const int32_t soon = std::min(k + kFarAhead, topology_->num_arcs() - 1);
+      for (int32_t a : {soon, std::min(soon + 16, topology_->num_arcs() - 1)}) {
+        __builtin_prefetch(&adjacency.node[a]);
+        __builtin_prefetch(weight + a);
+      }
+      arcs.push_back(k);
+    }
+  });
+  return arcs;
 }
 
 /// A strongly connected component and the arcs that matter to it, by index within it.

@@ -55,13 +55,9 @@ class Sweep {
   }
   /// In the tropical semiring, the arc by which the best path arrives at a node, or -1 if the path
   /// has no arc there. Of arcs that are equally good, the first; in a cycle, of the shortest path.
-  int32_t best_arc(int32_t node) const {
-    return best_slot_[node] < 0 ? -1 : adjacency_->arc(best_slot_[node]);
-  }
-  /// The node before that arc, if there is one.
-  int32_t best_node(int32_t node) const {
-    return best_node_.empty() ? adjacency_->node[best_slot_[node]] : best_node_[node];
-  }
+  int32_t best_arc(int32_t node) const;
+  /// The arcs of the best path that arrives at a node, the last one first.
+  Column best_path(int32_t node) const;
 
   /// In a reverse sweep, the share of the arc in `slot` in the score of `node`, with
   /// `slots().offset` giving its slots.
@@ -101,6 +97,11 @@ class Sweep {
   void run_acyclic_exact(const T* weight, const Setup& setup);
   template <class T>
   void run_acyclic_best(const T* weight, const Setup& setup);
+  template <class T>
+  void run_far_best(const T* weight, const Setup& setup);
+  /// What best_slot_ would say of a node.
+  template <class T>
+  int32_t find_best_slot(const T* weight, int32_t node) const;
   void run_components(const Setup& setup);
   Component gather_component(const Setup& setup, std::vector<int32_t> nodes,
                              const std::vector<int32_t>& local) const;
@@ -133,9 +134,13 @@ class Sweep {
   std::vector<Block> blocks_;
   Buffer<Scaled> scores_;  // log semiring
   Buffer<double> plain_;   // tropical semiring, and exact sums without cycles
+  /// In the tropical semiring, the slot of the best arc, or -1.
   Buffer<int32_t> best_slot_;
   /// Empty if there are cycles. Kept so that following a path does not look into every arc.
   Buffer<int32_t> best_node_;
+  /// If arcs reach far, these instead of the two: what the best arc of a node is found by.
+  Weights weights_;
+  Buffer<uint8_t> is_source_;
   /// The share of slot k of node n is term_[k] * inverse_sum_[n]. The buffer is that of weights
   /// because that one is fast to get.
   Weights term_buffer_;

@@ -20,9 +20,7 @@ BestPath find_best_path(const char* op, const Graph& graph) {
     path.score = score;
     path.start = n;
   }
-  if (path.start < 0) return path;
-  for (int32_t n = path.start, a; (a = sweep.best_arc(n)) >= 0; n = sweep.best_node(n))
-    path.arcs.push_back(a);
+  if (path.start >= 0) path.arcs = sweep.best_path(path.start);
   return path;
 }
 
