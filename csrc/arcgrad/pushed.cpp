@@ -34,10 +34,12 @@ constexpr Shift kShift[] = {{1.0, 0.0},
                             {0.0, 1.0}};
 
 constexpr double kInSum[] = {kDown * kDown * kDown, kDown * kDown, kDown, 1.0, kUp, kUp * kUp, 0.0};
+/// By how many units a sum may be higher than a term that counts in it.
+constexpr int64_t kReach = 3;
 /// A term in `unit` in that of the sum it is part of. If it is higher by more than 2, the term is
 /// zero, as it could not be part of the sum otherwise.
 double in_sum(double term, int64_t unit, int64_t sum_unit) {
-  const auto units = static_cast<uint64_t>((unit + 3) - sum_unit);
+  const auto units = static_cast<uint64_t>((unit + kReach) - sum_unit);
   return term * kInSum[units < 6 ? units : 6];
 }
 
@@ -105,6 +107,37 @@ class PackedPuller {
   const double* factors_;
 };
 
+/// How far the terms of a node count, where nodes are visited from the last to the first.
+///
+/// In a graph whose sums grow along its nodes, most far arcs go to sums so large that what they add
+/// is lost. All these read one node instead of any, which saves waiting for memory.
+class Horizon {
+ public:
+  Horizon(int64_t lowest_unit, int64_t num_units)
+      : lowest_(lowest_unit),
+        seen_(lowest_unit + num_units),
+        unit_(seen_),
+        ends_(static_cast<size_t>(num_units)) {}
+
+  /// None of the visited nodes from this one on has a sum that terms of `node`, which is visited
+  /// now, count in.
+  int32_t visit(int32_t node, int64_t unit) {
+    if (unit != unit_) [[unlikely]] {
+      unit_ = unit;
+      for (; seen_ > unit; --seen_) ends_[seen_ - 1 - lowest_] = node + 1;
+      const int64_t last = static_cast<int64_t>(ends_.size()) - 1;
+      end_ = ends_[std::min(unit + kReach - lowest_, last)];
+    }
+    return end_;
+  }
+
+ private:
+  int64_t lowest_, seen_;      // the lowest unit there is, and among visited nodes
+  int64_t unit_;               // of the node visited last
+  int32_t end_ = 0;            // what was said of it
+  std::vector<int32_t> ends_;  // for each unit seen, one past the last node with at most this unit
+};
+
 /// Calls `f` with the truth value as a type.
 template <class F>
 decltype(auto) choose(bool value, F f) {
@@ -116,11 +149,13 @@ decltype(auto) choose(bool value, F f) {
 constexpr int32_t kAhead = 64, kFarAhead = 512;
 /// With fewer arcs, arrays are in the caches anyway.
 constexpr int32_t kManyArcs = 1 << 17;
+/// What belongs to nodes less far apart is in the caches.
+constexpr int32_t kNear = 1 << 15;
 
 }  // namespace
 
 bool reaches_far(const Adjacency& out) {
-  constexpr int32_t kNear = 1 << 15, kLooks = 256;
+  constexpr int32_t kLooks = 256;
   const auto num_nodes = static_cast<int32_t>(out.offset.size()) - 1;
   if (num_nodes < kNear) return false;
   int32_t far = 0, all = 0;
@@ -196,8 +231,10 @@ bool Pushed::push(const T* weight, std::span<const int32_t> sources) {
       }
     }
   }
-  lowest_unit_ = std::min(lowest, highest);  // the same if no node is reached
-  highest_unit_ = highest;
+  if (lowest <= highest) {
+    lowest_unit_ = lowest;
+    highest_unit_ = highest;
+  }
   return true;
 }
 
@@ -230,6 +267,7 @@ void Pushed::pull(const Buffer<double>& seed, T* out) const {
   const double* terms = terms_.view<double>().data();
   Buffer<typename Puller::To> flows(sums_.size());  // set as nodes are visited
   auto* const flow = flows.data();
+  Horizon horizon(lowest_unit_, is_far ? highest_unit_ - lowest_unit_ + 1 : 0);
   const int32_t far = offset[num_nodes()] > kManyArcs ? kFarAhead : INT32_MAX;
   for (int32_t s = num_nodes() - 1; s >= 0; --s) {
     const auto [value, unit] = sums_[s];
@@ -247,13 +285,25 @@ void Pushed::pull(const Buffer<double>& seed, T* out) const {
     }
     double mass = seed[s];
     const Puller puller(unit, highest_unit_);
-    [[maybe_unused]] const int32_t ahead = first >= kAhead ? kAhead : 0;
-    // The first arc comes last, since it often goes to the node that was just done.
-    for (int32_t k = offset[s + 1] - 1; k >= first; --k) {
-      if constexpr (is_far) __builtin_prefetch(&flow[dst[k - ahead]]);
-      const double g = puller.share(terms[k], flow[dst[k]]);
+    const auto pull_over = [&](int32_t k, int32_t d) {
+      const double g = puller.share(terms[k], flow[d]);
       mass += g;
       out[k] = set ? static_cast<T>(g) : out[k] + static_cast<T>(g);
+    };
+    // The first arc comes last, since it often goes to the node that was just done. How fast short
+    // loops are depends on where they lie in memory, unless they are unrolled.
+    if constexpr (!is_far) {
+#pragma GCC unroll 2
+      for (int32_t k = offset[s + 1] - 1; k >= first; --k) pull_over(k, dst[k]);
+    } else if (const int32_t end = horizon.visit(s, unit); end - s <= kNear) {
+#pragma GCC unroll 2
+      for (int32_t k = offset[s + 1] - 1; k >= first; --k) pull_over(k, std::min(dst[k], end));
+    } else {
+      const int32_t ahead = first >= kAhead ? kAhead : 0;
+      for (int32_t k = offset[s + 1] - 1; k >= first; --k) {
+        expect_far(&flow[dst[k - ahead]]);
+        pull_over(k, dst[k]);
+      }
     }
     flow[s] = puller.flow(mass * inverse);
   }

@@ -13,6 +13,10 @@ namespace arcgrad {
 /// one after the other. Looks at the arcs of some nodes.
 bool reaches_far(const Adjacency& out);
 
+/// Asks for what such arcs will read, in the second cache: the first has few places for what is
+/// still on its way, and the arcs themselves need them.
+inline void expect_far(const void* memory) { __builtin_prefetch(memory, 0, 2); }
+
 /// The forward sweep in the log semiring where arcs lie in the order of the nodes they leave, and
 /// that order is topological: every node adds to those after it, so that arcs are read one after
 /// the other.
@@ -54,7 +58,7 @@ class Pushed {
   const Adjacency* out_;
   bool reaches_far_ = false;
   Buffer<Sum> sums_;
-  int64_t lowest_unit_ = 0, highest_unit_ = 0;  // of the nodes reached
+  int64_t lowest_unit_ = 0, highest_unit_ = 0;  // of the nodes reached, if any
   /// Of each arc the term it adds to a node, in the unit of the node it comes from. The buffer is
   /// that of weights because that one is fast to get.
   Weights terms_;

@@ -283,7 +283,7 @@ void Sweep::run_far_best(const T* weight, const Setup& setup) {
     double best = kNegInf;
     // The first arc comes last, since it often goes to the node that was just done.
     for (int32_t k = offset[s + 1] - 1; k >= first; --k) {
-      __builtin_prefetch(&scores[dst[k - ahead]]);
+      expect_far(&scores[dst[k - ahead]]);
       best = std::max(best, scores[dst[k]] + weight[k]);
     }
     scores[s] = setup.is_source[s] ? std::max(best, 0.0) : best;
