@@ -11,7 +11,7 @@ import arcgrad as ag
 
 
 class Arcs:
-    """Arcs by ascending source, to the node ``step`` further on, if given, and random later ones."""
+    """Arcs by ascending source, to the node ``step`` further on, if any, and random later ones."""
 
     def __init__(self, num_nodes, weight, *, degree=3, impossible=0.0, step=1, starts=(0,), seed=0):
         rng = np.random.default_rng(seed)
