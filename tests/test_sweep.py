@@ -206,6 +206,23 @@ def test_a_seed_that_is_not_finite_stays_so():
     assert np.isnan(gradient[-1])
 
 
+@pytest.mark.parametrize("bad", [math.inf, math.nan, 1e300])
+def test_a_seed_that_is_not_finite_does_not_reach_what_has_no_path_to_it(bad):
+    # Odd and even nodes are not connected. Scores grow, so that many arcs lose their share.
+    arcs = Arcs(100_000, lambda _, count: np.full(count, 0.1), step=2, starts=[0, 1])
+    arcs.dst -= (arcs.dst - arcs.src) % 2
+    kept = arcs.dst > arcs.src
+    arcs.src, arcs.dst, arcs.weight = arcs.src[kept], arcs.dst[kept], arcs.weight[kept]
+    assert arcs.reaches_far()
+    graph = arcs.graph(np.arange(len(arcs.src)))
+    distances = ag.shortest_distance(graph)
+    for at in range(50_000, 60_000, 1_000):
+        seed = np.zeros(arcs.num_nodes)
+        seed[at], seed[-1] = bad, 1.0
+        gradient = weights(ag.grad(distances, graph, like(distances, seed)))
+        assert np.isfinite(gradient[arcs.src % 2 == 1]).all()
+
+
 def test_the_largest_seed_does_not_overflow():
     # Far arcs that are impossible, so that all flows through the chain.
     arcs = Arcs(300_000, lambda _, count: np.where(np.arange(count) % 2, -math.inf, 0.0), degree=2)

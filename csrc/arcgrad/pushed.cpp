@@ -268,6 +268,7 @@ void Pushed::pull(const Buffer<double>& seed, T* out) const {
   Buffer<typename Puller::To> flows(sums_.size());  // set as nodes are visited
   auto* const flow = flows.data();
   Horizon horizon(lowest_unit_, is_far ? highest_unit_ - lowest_unit_ + 1 : 0);
+  [[maybe_unused]] bool is_finite = true;  // none of what flows so far times zero is NaN
   const int32_t far = offset[num_nodes()] > kManyArcs ? kFarAhead : INT32_MAX;
   for (int32_t s = num_nodes() - 1; s >= 0; --s) {
     const auto [value, unit] = sums_[s];
@@ -295,7 +296,7 @@ void Pushed::pull(const Buffer<double>& seed, T* out) const {
     if constexpr (!is_far) {
 #pragma GCC unroll 2
       for (int32_t k = offset[s + 1] - 1; k >= first; --k) pull_over(k, dst[k]);
-    } else if (const int32_t end = horizon.visit(s, unit); end - s <= kNear) {
+    } else if (const int32_t end = horizon.visit(s, unit); end - s <= kNear && is_finite) {
 #pragma GCC unroll 2
       for (int32_t k = offset[s + 1] - 1; k >= first; --k) pull_over(k, std::min(dst[k], end));
     } else {
@@ -305,7 +306,9 @@ void Pushed::pull(const Buffer<double>& seed, T* out) const {
         pull_over(k, dst[k]);
       }
     }
-    flow[s] = puller.flow(mass * inverse);
+    const double flowing = mass * inverse;
+    if constexpr (is_far) is_finite &= std::isfinite(flowing);
+    flow[s] = puller.flow(flowing);
   }
 }
 
