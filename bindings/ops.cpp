@@ -134,7 +134,8 @@ Raises:
     ValueError: If a weight is NaN or +inf, or a cycle has a positive weight.
 
 Gradient: how often the best path uses each arc; of equally good paths, that of
-:func:`viterbi_path`. Time and memory: O(nodes + arcs) without cycles.
+:func:`viterbi_path`. Time and memory: O(nodes + arcs); on cycles, the time is O(nodes * arcs) at
+worst.
 
 >>> import arcgrad as ag
 >>> ag.viterbi_score(ag.linear_graph(1, 2, [0.5, 1.5])).item()

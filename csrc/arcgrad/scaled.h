@@ -11,8 +11,11 @@ namespace arcgrad {
 /// A positive number as mantissa * 2^exponent with the mantissa in [1, 2), or zero as 0 * 2^-inf.
 ///
 /// Sums of path scores are kept in this form: adding needs no logarithm, and no score is so high or
-/// so low that it is lost. The exponent is a whole number; a double holds it without overflow.
+/// so low that it is lost. The exponent is a whole number, and at most kMost, which stands for
+/// infinity.
 struct Scaled {
+  static constexpr double kMost = std::numeric_limits<double>::max();
+
   double mantissa = 0.0;
   double exponent = -std::numeric_limits<double>::infinity();
 
@@ -43,6 +46,7 @@ inline Scaled renormalize(double sum, double exponent) {
 /// The natural logarithm.
 inline double log(const Scaled& x) {
   if (x.is_zero()) return -std::numeric_limits<double>::infinity();
+  if (x.exponent >= Scaled::kMost) return std::numeric_limits<double>::infinity();
   return x.exponent * kLn2High + (x.exponent * kLn2Low + std::log(x.mantissa));
 }
 

@@ -5,6 +5,7 @@
 #include <limits>
 #include <string>
 
+#include "arcgrad/cycles.h"
 #include "arcgrad/error.h"
 
 namespace arcgrad {
@@ -43,29 +44,6 @@ std::vector<bool> reach(const Adjacency& along, std::span<const int32_t> sources
       }
   }
   return seen;
-}
-
-/// log(spectral radius) of the arcs inside a component, by power iteration on identity + arcs,
-/// which converges for periodic components too.
-double log_spectral_radius(const std::vector<std::vector<std::pair<int32_t, double>>>& arcs) {
-  const size_t n = arcs.size();
-  std::vector<double> x(n, 0.0), next(n);
-  // Scale by the heaviest arc so that the identity does not drown small matrices.
-  double unit = kNegInf;
-  for (const auto& row : arcs)
-    for (const auto& [to, w] : row) unit = std::max(unit, w);
-  double growth = 0.0;
-  for (int round = 0; round < 1000; ++round) {
-    for (size_t i = 0; i < n; ++i) next[i] = x[i];
-    for (size_t i = 0; i < n; ++i)
-      for (const auto& [to, w] : arcs[i]) next[to] = logadd(next[to], x[i] + w - unit);
-    const double top = *std::max_element(next.begin(), next.end());
-    const double before = growth;
-    growth = top;  // x was normalised to a maximum of 0
-    for (size_t i = 0; i < n; ++i) x[i] = next[i] - top;
-    if (round > 20 && std::abs(growth - before) < 1e-13) break;
-  }
-  return std::log(std::expm1(growth)) + unit;
 }
 
 }  // namespace
@@ -148,8 +126,8 @@ Sweep::Sweep(TopologyPtr topology, const Weights& weights, std::span<const int32
   } else {
     setup.weight = weights.to_vector();
     setup.is_useful = reach(forward ? t.out() : t.in(), sources, setup.weight);
-    if (!options.targets.empty()) {
-      const std::vector<bool> ends = reach(*adjacency_, options.targets, setup.weight);
+    if (options.targets) {
+      const std::vector<bool> ends = reach(*adjacency_, *options.targets, setup.weight);
       for (size_t n = 0; n < num_nodes; ++n) setup.is_useful[n] = setup.is_useful[n] && ends[n];
     }
     run_components(setup);
@@ -203,7 +181,7 @@ void Sweep::run_acyclic(const T* weight, const Setup& setup) {
       double top = is_source ? 0.0 : kNegInf;
       for (int32_t k = 0; k < degree; ++k) {
         const Scaled& from = scores_[src[first + k]];
-        q[k] += from.exponent;
+        q[k] = std::min(q[k] + from.exponent, Scaled::kMost);
         term[k] = from.mantissa * m[k];
         top = std::max(top, q[k]);
       }
@@ -334,24 +312,12 @@ Column Sweep::best_path(int32_t node) const {
 
 /// A strongly connected component and the arcs that matter to it, by index within it.
 struct Sweep::Component {
-  struct Link {
-    int32_t from, to, slot;
-    double weight;
-  };
   std::vector<int32_t> nodes;
-  std::vector<Link> links;     // inside the component
+  std::vector<Link> links;     // by destination and ascending slot
   std::vector<double> inflow;  // log-sum, or maximum, of what arrives from outside
   std::vector<int32_t> slot;   // by which that maximum arrives, or -1
 
   size_t size() const { return nodes.size(); }
-
-  /// The best path to each node, and its number of arcs inside the component.
-  struct Paths {
-    std::vector<double> score;
-    std::vector<int32_t> slot, length;
-    bool has_positive_cycle = false;
-  };
-  Paths best_paths() const;
   [[noreturn]] void fail_divergent(const Options& options) const;
 };
 
@@ -382,47 +348,8 @@ Sweep::Component Sweep::gather_component(const Setup& setup, std::vector<int32_t
   return out;
 }
 
-Sweep::Component::Paths Sweep::Component::best_paths() const {
-  const size_t n = size();
-  Paths paths{inflow, slot, std::vector<int32_t>(n, 0)};
-  double heaviest = 0.0;
-  for (const Link& link : links) heaviest = std::max(heaviest, std::abs(link.weight));
-  // A cycle that sums to zero may miss it by rounding; such a gain is none.
-  const double slack = 4.0 * static_cast<double>(n) * kEps;
-  for (size_t round = 0; round < 2 * n + 2; ++round) {
-    bool changed = false, improved = false;
-    for (const Link& link : links) {
-      if (paths.score[link.from] == kNegInf) continue;
-      const double score = paths.score[link.from] + link.weight, old = paths.score[link.to];
-      const double tolerance = slack * std::max(heaviest, std::abs(score));
-      const bool is_better = old == kNegInf || score > old + tolerance;
-      const bool is_shorter = score >= old && paths.length[link.from] + 1 < paths.length[link.to];
-      if (!is_better && !is_shorter) continue;
-      paths.score[link.to] = score;
-      paths.slot[link.to] = link.slot;
-      paths.length[link.to] = paths.length[link.from] + 1;
-      changed = true;
-      improved |= is_better;
-    }
-    paths.has_positive_cycle = improved;
-    if (!changed) break;
-  }
-  // Of arcs that are equally good, the first: links come by destination and ascending arc.
-  std::vector<bool> is_chosen(n);
-  for (const Link& link : links) {
-    const bool is_best = paths.length[link.from] + 1 == paths.length[link.to] &&
-                         paths.score[link.from] + link.weight == paths.score[link.to];
-    if (!is_best || is_chosen[link.to]) continue;
-    paths.slot[link.to] = link.slot;
-    is_chosen[link.to] = true;
-  }
-  return paths;
-}
-
 void Sweep::Component::fail_divergent(const Options& options) const {
-  std::vector<std::vector<std::pair<int32_t, double>>> rows(size());
-  for (const Link& link : links) rows[link.from].emplace_back(link.to, link.weight);
-  const double log_radius = log_spectral_radius(rows);
+  const double log_radius = log_spectral_radius(links, size());
   const std::string radius =
       log_radius < 300.0 ? text(std::exp(log_radius)) : text("exp(", log_radius, ")");
   fail(options.op, "the sum over paths must converge, so the spectral radius of every strongly ",
@@ -439,20 +366,31 @@ void Sweep::run_component(const Setup& setup, const Component& component) {
       fail(options.op, "a strongly connected component may have at most ", kMaxComponent,
            " nodes, but the one with nodes ", list_nodes(component.nodes, options.names), " has ",
            n);
-    const Component::Paths paths = component.best_paths();
-    if (paths.has_positive_cycle) component.fail_divergent(options);
+    const auto paths = best_cycle_paths(component.links, component.inflow, component.slot);
+    if (!paths) component.fail_divergent(options);
+    const std::vector<double>& best = paths->score;
     Block block{component.nodes, std::vector<double>(n), std::vector<double>(n * n)};
+    std::vector<double> heaviest_loop(n, kNegInf);
+    for (const Link& link : component.links)
+      if (link.from == link.to)
+        heaviest_loop[link.from] = std::max(heaviest_loop[link.from], link.weight);
     for (size_t i = 0; i < n; ++i) {
-      block.lu[i * n + i] = 1.0;
-      block.scale[i] = std::exp(component.inflow[i] - paths.score[i]);
+      // One minus the loop that counts most, without losing digits if that is near one.
+      block.lu[i * n + i] = -std::expm1(heaviest_loop[i]);
+      block.scale[i] = std::exp(component.inflow[i] - best[i]);
     }
-    for (const auto& link : component.links)
-      block.lu[static_cast<size_t>(link.from) * n + static_cast<size_t>(link.to)] -=
-          std::exp(link.weight + paths.score[link.from] - paths.score[link.to]);
+    for (const auto& [from, to, slot, weight] : component.links)
+      if (from == to && weight == heaviest_loop[from])
+        heaviest_loop[from] = kNegInf;  // done
+      else
+        block.lu[static_cast<size_t>(from) * n + static_cast<size_t>(to)] -=
+            std::exp(weight + (best[from] - best[to]));
     // The sum converges just if elimination without pivoting meets only positive pivots.
+    const double least =
+        n == 1 ? std::numeric_limits<double>::min() : 4.0 * static_cast<double>(n) * kEps;
     for (size_t k = 0; k < n; ++k) {
       const double* pivot = &block.lu[k * n];
-      if (!(pivot[k] > 4.0 * static_cast<double>(n) * kEps)) component.fail_divergent(options);
+      if (!(pivot[k] > least)) component.fail_divergent(options);
       for (size_t i = k + 1; i < n; ++i) {
         double* row = &block.lu[i * n];
         if (row[k] == 0.0) continue;
@@ -461,7 +399,7 @@ void Sweep::run_component(const Setup& setup, const Component& component) {
       }
     }
     block.solve_transposed(block.scale);
-    for (size_t i = 0; i < n; ++i) value[i] = paths.score[i] + std::log(block.scale[i]);
+    for (size_t i = 0; i < n; ++i) value[i] = best[i] + std::log(block.scale[i]);
     if (keep_) {
       if (block_of_.empty()) block_of_.assign(scores_.size(), -1);
       for (int32_t d : component.nodes) block_of_[d] = static_cast<int32_t>(blocks_.size());
@@ -487,19 +425,19 @@ void Sweep::run_component(const Setup& setup, const Component& component) {
 }
 
 void Sweep::run_component_best(const Setup& setup, Component& component) {
-  const Component::Paths paths = component.best_paths();
-  if (paths.has_positive_cycle)
+  const auto paths = best_cycle_paths(component.links, component.inflow, component.slot);
+  if (!paths)
     fail(setup.options.op,
          "the best path must exist, so no cycle may have a positive weight, but one among the ",
          "nodes ", list_nodes(component.nodes, setup.options.names), " has");
   std::vector<int32_t> by_length(component.size());
   for (size_t i = 0; i < by_length.size(); ++i) {
     by_length[i] = static_cast<int32_t>(i);
-    plain_[component.nodes[i]] = paths.score[i];
-    best_slot_[component.nodes[i]] = paths.slot[i];
+    plain_[component.nodes[i]] = paths->score[i];
+    best_slot_[component.nodes[i]] = paths->slot[i];
   }
   // In this order the best path to a node comes before it, as in a graph without cycles.
-  std::ranges::stable_sort(by_length, {}, [&](int32_t i) { return paths.length[i]; });
+  std::ranges::stable_sort(by_length, {}, [&](int32_t i) { return paths->length[i]; });
   std::vector<int32_t> nodes;
   for (int32_t i : by_length) nodes.push_back(component.nodes[i]);
   component.nodes = std::move(nodes);

@@ -37,8 +37,8 @@ class Sweep {
     Semiring semiring = Semiring::log;
     /// Whether derivatives will be asked for.
     bool keep = false;
-    /// Only paths that end here count, so a cycle elsewhere may diverge. Empty: everywhere.
-    std::span<const int32_t> targets = {};
+    /// Only paths that end here count, so a cycle elsewhere may diverge. Nothing: everywhere.
+    std::optional<std::span<const int32_t>> targets = std::nullopt;
     /// Adds in the log domain, which is slow, but gives a single path exactly the sum of its arcs.
     bool exact_sums = false;
     /// What errors call the nodes; empty: their ids.

@@ -39,7 +39,8 @@ Total::Total(const char* op, const Graph& graph, bool keep)
     return;
   }
   double sum = 0.0;
-  for (double& share : share_) sum += share = std::exp(share - top);
+  // Scores too large for a number are equal.
+  for (double& share : share_) sum += share = share == top ? 1.0 : std::exp(share - top);
   for (double& share : share_) share /= sum;
   value_ = top + std::log(sum);
 }
