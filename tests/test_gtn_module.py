@@ -754,14 +754,6 @@ def test_adding_graphs_of_other_structure_is_a_runtime_error():
             gtn.add(fork(1.0, 2.0), other)
 
 
-def test_one_arc_that_is_not_the_only_path_is_no_number():
-    loop = gtn.Graph()
-    loop.add_node(True, True)
-    loop.add_arc(0, 0, 1, 1, -1.0)
-    with pytest.raises(RuntimeError, match="subtract"):
-        gtn.subtract(loop, gtn.scalar_graph(1.0))
-
-
 def test_equal_sees_which_nodes_start_and_accept():
     first, second = gtn.Graph(), gtn.Graph()
     for graph, start in ((first, True), (second, False)):

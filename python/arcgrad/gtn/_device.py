@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NoReturn
 
+from arcgrad.gtn._arguments import has_truth, to_bool
+
 
 class DeviceType(IntEnum):
     """A kind of device."""
@@ -33,10 +35,11 @@ def fail_without_cuda(op: str) -> NoReturn:
 
 def calc_grad_of(op: str, device: Device | bool, calc_grad: bool) -> bool:
     """The argument ``calc_grad`` of a function that may take it in the place of ``device``."""
-    if isinstance(device, bool):
-        return device
-    if not isinstance(device, Device):
+    if isinstance(device, Device):
+        if device.type == CUDA:
+            fail_without_cuda(op)
+        return to_bool(op, "calc_grad", calc_grad)
+    # CPU is 0 and None is false, but neither is meant as calc_grad.
+    if device is None or isinstance(device, DeviceType) or not has_truth(device):
         raise TypeError(f"{op}: device must be a Device, or calc_grad a bool, but got {device!r}")
-    if device.type == CUDA:
-        fail_without_cuda(op)
-    return calc_grad
+    return bool(device)

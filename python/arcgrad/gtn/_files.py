@@ -64,8 +64,19 @@ def _from_gtn(content: bytes) -> Graph | None:
 
 
 def savetxt(file_name: FileName, graph: ag.Graph) -> None:
-    """Save a graph as text, with exact weights."""
-    ag.savetxt(file_name, graph)
+    """Save a graph as text, with float32 weights that read back as they are."""
+    src, dst, ilabel, olabel, weight = graph.arcs()
+    # arcgrad notes float64 weights and nodes without arcs at the end, which gtn cannot read.
+    plain = ag.Graph.from_arrays(
+        src,
+        dst,
+        ilabel,
+        olabel,
+        weight.astype(np.float32),
+        start=graph.start(),
+        accept=graph.accept(),
+    )
+    ag.savetxt(file_name, plain)
 
 
 def loadtxt(file_name: FileName) -> Graph:

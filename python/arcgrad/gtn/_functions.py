@@ -73,11 +73,24 @@ def given(*values: Any) -> Any:
     return None
 
 
-def unary(op: Callable[[Any], Any]) -> Unary:
+def graphs_of(op: str, which: str, *values: Any) -> Any:
+    """The first value that is not None, which must be a graph or a list."""
+    value = given(*values)
+    if isinstance(value, ag.Graph) or hasattr(value, "__len__"):
+        return value
+    what = "it is missing" if value is None else f"it is {value!r}"
+    raise TypeError(f"{op}: {which} must be a graph or a list of graphs, but {what}")
+
+
+def unary(op: Callable[[Any], Any], *, is_score: bool = False) -> Unary:
     """An operation with one argument in the forms of gtn."""
 
     def call(g: Any = None, *, g1: Any = None, graphs: Any = None) -> Any:
-        return share(op(given(g, g1, graphs)))
+        source = graphs_of(call.__name__, "the argument", g, g1, graphs)
+        result = share(op(source))
+        if not is_score:
+            pass_mark(source, result)
+        return result
 
     form: Unary = named(call, op)
     return form
@@ -87,13 +100,23 @@ def binary(op: Callable[[Any, Any], Any]) -> Binary:
     """An operation with two arguments in the forms of gtn."""
 
     def call(g1: Any = None, g2: Any = None, *, graphs1: Any = None, graphs2: Any = None) -> Any:
-        first, second = given(g1, graphs1), given(g2, graphs2)
+        first = graphs_of(call.__name__, "the first argument", g1, graphs1)
+        second = graphs_of(call.__name__, "the second argument", g2, graphs2)
         if not (isinstance(first, ag.Graph) and isinstance(second, ag.Graph)):
             check_lengths(call.__name__, first, second)
         return share(op(first, second))
 
     form: Binary = named(call, op)
     return form
+
+
+def pass_mark(source: Any, result: Any) -> None:
+    """Let what was made from a result of remove() count as one."""
+    if isinstance(source, ag.Graph):
+        result._is_removed = getattr(source, "_is_removed", False)
+    else:
+        for one_source, one_result in zip(source, result, strict=True):
+            pass_mark(one_source, one_result)
 
 
 def named(call: Any, op: Callable[..., Any]) -> Any:
@@ -109,7 +132,7 @@ def _intersect(first: Any, second: Any) -> Any:
 
 
 def of_scalars(op: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """`op`, for which two graphs with one arc are numbers, whatever labels they have."""
+    """`op`, for which two graphs with one arc are numbers, whatever their structure."""
 
     def call(first: Any, second: Any) -> Any:
         try:
@@ -118,30 +141,46 @@ def of_scalars(op: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
             if not (isinstance(first, ag.Graph) and isinstance(second, ag.Graph)):
                 length = check_lengths(op.__name__, first, second)
                 return list(map(call, broadcast(first, length), broadcast(second, length)))
-            if not (is_scalar(first) and is_scalar(second)):
+            if first.num_arcs() != 1 or second.num_arcs() != 1:
                 raise RuntimeError(str(error)) from error
-            return op(ag.forward_score(first), ag.forward_score(second))
+            return op(first, moved(second, first))
 
     form: Callable[[Any, Any], Any] = named(call, op)
     return form
 
 
-def is_scalar(graph: ag.Graph) -> bool:
-    """Whether the graph is one arc from its start to its accept node."""
-    if (graph.num_arcs(), graph.num_start(), graph.num_accept()) != (1, 1, 1):
-        return False
-    src, dst = graph.src_node(0), graph.dst_node(0)
-    return src != dst and graph.is_start(src) and graph.is_accept(dst)
+def moved(graph: ag.Graph, other: ag.Graph) -> ag.Graph:
+    """The weights of `graph` on the arcs of `other`, which has as many."""
+    has_grad = graph.calc_grad and ag.is_grad_enabled()
+    result = like(other, graph.weights_view(), calc_grad=has_grad)
+    # The gradient of a clone is its seed, which may have any structure: the tape moves it.
+    return ag.grad(ag.clone(result), result, graph, create_graph=True) if has_grad else result
+
+
+def like(graph: ag.Graph, weights: Any, *, calc_grad: bool = False) -> ag.Graph:
+    """A leaf with the structure of `graph` and other weights."""
+    src, dst, ilabel, olabel, _ = graph.arcs()
+    return ag.Graph.from_arrays(
+        src,
+        dst,
+        ilabel,
+        olabel,
+        np.reshape(weights, -1),
+        start=graph.start(),
+        accept=graph.accept(),
+        num_nodes=graph.num_nodes(),
+        calc_grad=calc_grad,
+    )
 
 
 closure = unary(ag.closure)
 clone = unary(ag.clone)
-forward_score = unary(ag.forward_score)
+forward_score = unary(ag.forward_score, is_score=True)
 negate = unary(ag.negate)
 project_input = unary(ag.project_input)
 project_output = unary(ag.project_output)
 viterbi_path = unary(ag.viterbi_path)
-viterbi_score = unary(ag.viterbi_score)
+viterbi_score = unary(ag.viterbi_score, is_score=True)
 
 add = binary(of_scalars(ag.add))
 compose = binary(ag.compose)
@@ -182,7 +221,8 @@ def remove(
     labels: Any = None,
 ) -> Any:
     """Remove the arcs with a label, or a pair of labels; for a list, one label per graph."""
-    batch, removed = given(g, graphs), given(ilabel, labels, label)
+    batch = graphs_of("remove", "the first argument", g, graphs)
+    removed = given(ilabel, labels, label)
     if isinstance(batch, ag.Graph):
         return _removed(batch, removed, olabel)
     if np.ndim(removed) == 0:
@@ -194,7 +234,7 @@ def remove(
 
 def _removed(graph: ag.Graph, ilabel: int, olabel: int | None) -> Graph:
     result = share(ag.remove(graph, ilabel, olabel))
-    result._hides_epsilon = ilabel == ag.epsilon and olabel in (None, ag.epsilon)
+    result._is_removed = ilabel == ag.epsilon and olabel in (None, ag.epsilon)
     return result
 
 
@@ -214,7 +254,8 @@ def backward(
     Raises:
         ValueError: If the tape was freed.
     """
-    roots, seeds, retain = given(g, graphs), given(grad, grads), given(retain_graphs, retain_graph)
+    roots = graphs_of("backward", "the first argument", g, graphs)
+    seeds, retain = given(grad, grads), given(retain_graphs, retain_graph)
     if seeds is not None and not _are_graphs(seeds):
         seeds, retain = None, seeds
     roots = [roots] if isinstance(roots, ag.Graph) else roots
@@ -252,8 +293,11 @@ def scalar_graph(weight: float, device: Device | bool = ON_CPU, calc_grad: bool 
 
 
 def equal(g1: ag.Graph, g2: ag.Graph) -> bool:
-    """Whether two graphs have the same nodes, arcs and weights."""
-    return ag.equal(g1, g2)
+    """Whether two graphs have the same nodes, and the same arcs and weights in the same order."""
+    return ag.equal(g1, g2) and all(
+        np.array_equal(first, second, equal_nan=True)
+        for first, second in zip(g1.arcs(), g2.arcs(), strict=True)
+    )
 
 
 def isomorphic(g1: ag.Graph, g2: ag.Graph) -> bool:
@@ -291,23 +335,8 @@ def _sample_damped(graph: ag.Graph) -> ag.Graph:
     leaving = np.full(graph.num_nodes(), -np.inf)
     np.logaddexp.at(leaving, graph.src_nodes(), graph.weights_to_list())
     less = leaving.max() + np.log(2.0)
-    path = ag.sample(ag.add(graph, _constant(graph, -less)), ANY_LENGTH)
-    return ag.add(path, _constant(path, less))
-
-
-def _constant(graph: ag.Graph, weight: float) -> ag.Graph:
-    src, dst, ilabel, olabel, _ = graph.arcs()
-    return ag.Graph.from_arrays(
-        src,
-        dst,
-        ilabel,
-        olabel,
-        np.full(graph.num_arcs(), weight),
-        start=graph.start(),
-        accept=graph.accept(),
-        num_nodes=graph.num_nodes(),
-        calc_grad=False,
-    )
+    path = ag.sample(ag.add(graph, like(graph, np.full(graph.num_arcs(), -less))), ANY_LENGTH)
+    return ag.add(path, like(path, np.full(path.num_arcs(), less)))
 
 
 def parallel_for(function: Callable[[int], Any], ints: Iterable[int], /) -> None:

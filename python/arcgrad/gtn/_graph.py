@@ -3,16 +3,49 @@
 from __future__ import annotations
 
 import ctypes
+import math
+import re
 from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 import arcgrad as ag
+from arcgrad.gtn._arguments import to_bool
 from arcgrad.gtn._device import Device, fail_without_cuda
 
 # No buffer lies in the first page of memory. A number this small is a weight, not an address.
 FIRST_ADDRESS = 4096
+
+# A product that is put off is built to print it if it cannot have more arcs than this.
+MOST_ARCS_TO_PRINT = 1_000_000
+
+
+class Loans:
+    """The float32 copies of weights that a graph lent, one for each number of arcs it had.
+
+    A handle made from another one has the same loans, and a graph has those of its gradient, so
+    what one handle lent is there as long as any of them.
+    """
+
+    def __init__(self) -> None:
+        self._copies: dict[int, NDArray[np.float32]] = {}
+        self._of_grad: dict[str, Loans] = {}
+
+    def lend(self, weights: NDArray[Any]) -> int:
+        """The address of a copy; the next call with as many weights replaces its content."""
+        # Of two threads that call at once, one makes the copy and both use it.
+        copy = self._copies.setdefault(weights.size, np.empty(weights.size, np.float32))
+        copy[:] = weights.reshape(-1)
+        return copy.ctypes.data
+
+    def of_grad(self) -> Loans:
+        """The loans of the gradient."""
+        return self._of_grad.setdefault("grad", Loans())
+
+    def forget_grad(self) -> None:
+        """Leave the loans of the gradient to the handles on it: the next gradient is another."""
+        self._of_grad.clear()
 
 
 class Graph(ag.Graph):
@@ -22,9 +55,27 @@ class Graph(ag.Graph):
     without a copy.
     """
 
-    # What weights() gave out stays valid as long as the graph it came from.
-    _lent: NDArray[np.float32] | None = None
-    _hides_epsilon = False
+    # Whether remove() made the graph, so that a single epsilon arc stands for the empty string.
+    _is_removed = False
+
+    def __init__(self, calc_grad: ag.Graph | bool = True, **options: Any) -> None:
+        """An empty graph, or another handle on a graph."""
+        argument: Any = calc_grad
+        if not isinstance(calc_grad, ag.Graph):
+            argument = to_bool("Graph", "calc_grad", calc_grad)
+        super().__init__(argument, **options)
+        if isinstance(calc_grad, Graph):
+            self._is_removed = calc_grad._is_removed
+            vars(self)["_loans"] = calc_grad._get_loans()
+
+    def _get_loans(self) -> Loans:
+        loans: Loans = vars(self).setdefault("_loans", Loans())
+        return loans
+
+    def add_node(self, start: bool = False, accept: bool = False) -> int:
+        """Add a node and return its id."""
+        start, accept = to_bool("add_node", "start", start), to_bool("add_node", "accept", accept)
+        return super().add_node(start, accept)
 
     def add_arc(
         self,
@@ -41,9 +92,9 @@ class Graph(ag.Graph):
         return super().add_arc(src_node, dst_node, first, olabel, weight)
 
     def weights(self) -> int:
-        """The address of the weights as float32, to read from until they change."""
-        self._lent = np.asarray(self.weights_view(), np.float32, order="C")
-        return self._lent.ctypes.data
+        """The address of a float32 copy of the weights, which later calls bring up to date."""
+        weights: Any = self.weights_view()
+        return self._get_loans().lend(weights)
 
     def weights_to_numpy(self) -> NDArray[np.float32]:
         """A float32 copy of the weights, one per arc."""
@@ -69,18 +120,49 @@ class Graph(ag.Graph):
     def labels_to_list(self, ilabel: bool = True) -> list[int]:
         """The input labels, or the output labels, of the arcs.
 
-        After ``remove(graph)`` no epsilon is listed, although one epsilon arc may be left to carry
-        the weight of the empty string.
+        If ``remove(graph)`` left the empty string alone, there are none, although an epsilon arc
+        carries its weight.
         """
+        ilabel = to_bool("labels_to_list", "ilabel", ilabel)
         labels = super().labels_to_list(ilabel)
-        if self._hides_epsilon:
-            other = super().labels_to_list(not ilabel)
-            labels = [x for x, y in zip(labels, other, strict=True) if x != ag.epsilon or x != y]
-        return labels
+        is_empty_string = (
+            self._is_removed
+            and labels == [ag.epsilon]
+            and super().labels_to_list(not ilabel) == [ag.epsilon]
+        )
+        return [] if is_empty_string else labels
+
+    def arc_sort(self, olabel: bool = False) -> None:
+        """Prepare the arcs for matching by label, which never changes a result."""
+        super().arc_sort(to_bool("arc_sort", "olabel", olabel))
+
+    def mark_arc_sorted(self, olabel: bool = False) -> None:
+        """Do nothing: no mark is needed."""
+        to_bool("mark_arc_sorted", "olabel", olabel)
+
+    @property
+    def calc_grad(self) -> bool:
+        """Whether backward computes a gradient for this graph."""
+        return super().calc_grad
+
+    @calc_grad.setter
+    def calc_grad(self, calc_grad: bool) -> None:
+        calc_grad = to_bool("calc_grad", "the value", calc_grad)
+        vars(ag.Graph)["calc_grad"].__set__(self, calc_grad)
+        if not calc_grad:
+            self._get_loans().forget_grad()
 
     def grad(self) -> Graph:
         """The gradient: a graph of the same structure."""
-        return Graph(super().grad())
+        gradient = Graph(super().grad())
+        # A handle that is gone at once must not take along what it lent.
+        vars(gradient)["_loans"] = self._get_loans().of_grad()
+        return gradient
+
+    def zero_grad(self) -> None:
+        """Forget the gradient."""
+        super().zero_grad()
+        self._get_loans().forget_grad()
 
     def cpu(self) -> Graph:
         """The graph itself, which is on the CPU already."""
@@ -94,8 +176,20 @@ class Graph(ag.Graph):
         """False."""
         return False
 
+    def __getstate__(self) -> Any:
+        return (*super().__getstate__(), self._is_removed)
+
+    def __setstate__(self, state: Any) -> None:
+        super().__setstate__(state[:2])
+        self._is_removed = state[2:] == (True,)
+
     def __repr__(self) -> str:
-        """The text format, shortened for large graphs."""
+        """The text format, shortened for large graphs; a large product is not built for it."""
+        description = super().__repr__()
+        factors, is_product, _ = description.partition(", not built")
+        # The sizes of the factors are all the numbers there.
+        if is_product and math.prod(map(int, re.findall(r"\d+", factors))) > MOST_ARCS_TO_PRINT:
+            return description
         size = max(self.num_nodes(), self.num_arcs())
         most = size if size <= 20 else 10
 
