@@ -334,7 +334,7 @@ def test_arcs_added_later_do_not_change_a_product(graph, emissions, built):
     graph.make_start(1)
     assert ag.forward_score(product).item() == score.item()
     assert snapshot(product) == snapshot(built)
-    with pytest.raises(RuntimeError, match=r"grad: .*added"):
+    with pytest.raises(RuntimeError, match=r"grad: .*changed"):
         ag.grad(score, graph)
     fresh = ag.forward_score(ag.intersect(graph, emissions)).item()
     assert fresh > score.item()
@@ -497,6 +497,21 @@ def test_a_product_can_be_scored_again_after_backward(graph, emissions):
     once = weights(graph.grad())
     ag.backward(ag.forward_score(product))
     assert weights(graph.grad()) == pytest.approx(2 * once, rel=1e-12)
+
+
+def test_a_product_that_nobody_holds_is_not_built_for_its_gradient(graph, emissions):
+    product = ag.intersect(graph, emissions).retain_grad()
+    score, without_tape = ag.forward_score(product), product.detach()
+    handle = ag.Graph(product)
+    del product
+    ag.backward(score, retain_graph=True)
+    assert handle.is_grad_available()
+    assert "not built" not in repr(without_tape)
+    product = ag.intersect(graph, emissions).retain_grad()
+    score, without_tape = ag.forward_score(product), product.detach()
+    del product
+    ag.backward(score)
+    assert "not built" in repr(without_tape)
 
 
 def test_a_product_lets_its_emissions_go():

@@ -97,6 +97,24 @@ def test_a_freed_tape_raises(graph):
         ag.grad(score, graph)
 
 
+def test_of_several_graphs_the_one_with_a_freed_tape_or_a_wrong_seed_is_named(graph):
+    scores = [ag.forward_score(graph) for _ in range(3)]
+    seeds = [ag.scalar_graph(1.0), ag.scalar_graph(1.0), ag.linear_graph(1, 2)]
+    for differentiate in (ag.backward, lambda s, seeds: ag.grad(s, graph, seeds)):
+        with pytest.raises(
+            ValueError, match=r"\(element 2 of 3\): a seed .* 1 in all, but it has 2"
+        ):
+            differentiate(scores, seeds)
+    ag.backward(scores[1])
+    with pytest.raises(RuntimeError, match=r"backward \(element 1 of 3\): the tape .*freed"):
+        ag.backward(scores)
+    with pytest.raises(RuntimeError, match=r"grad \(element 1 of 3\): the tape .*freed"):
+        ag.grad(scores, graph)
+    with pytest.raises(RuntimeError, match=r"^grad: the tape of forward_score was freed"):
+        ag.grad(scores[1], graph)
+    assert not math.isnan(weights(graph.grad()).sum())
+
+
 def test_a_tape_freed_below_raises(graph):
     middle = ag.clone(graph)
     first, second = ag.forward_score(middle), ag.viterbi_score(middle)
@@ -398,7 +416,14 @@ def test_gradients_have_room_for_arcs_added_after_a_use(use):
 def test_backward_after_an_edit_says_what_happened(graph):
     score = ag.forward_score(graph)
     graph.add_arc(0, 2, 5)
-    with pytest.raises(RuntimeError, match=r"backward: .*added"):
+    with pytest.raises(RuntimeError, match=r"backward: .*changed"):
+        ag.backward(score)
+
+
+def test_backward_after_another_node_accepts_says_what_happened(graph):
+    score = ag.forward_score(graph)
+    graph.make_accept(0)
+    with pytest.raises(RuntimeError, match=r"backward: .*changed"):
         ag.backward(score)
 
 
@@ -499,6 +524,26 @@ def test_hvp_takes_graphs_arrays_and_lists(graph, other):
     single = ag.hvp(ag.forward_score(graph), graph, np.ones(3))
     assert isinstance(single, ag.Graph)
     assert not graph.is_grad_available()
+
+
+def test_second_derivatives_are_the_same_under_no_grad(graph):
+    score = ag.forward_score(graph)
+    vector = [1.0, -2.0, 0.5]
+    expected = weights(ag.hvp(score, graph, vector))
+    assert expected.any()
+    with ag.no_grad():
+        assert weights(ag.hvp(score, graph, vector)).tolist() == expected.tolist()
+        first = ag.grad(score, graph, create_graph=True)
+        assert not ag.is_grad_enabled()
+        assert not ag.forward_score(graph).calc_grad
+    seed = ag.clone(graph)
+    seed.set_weights(vector)
+    assert weights(ag.grad(first, graph, seed)).tolist() == expected.tolist()
+    with ag.no_grad():
+        ag.backward(score, create_graph=True)
+        ag.backward(score, create_graph=True)
+    twice = ag.grad(graph.grad(), graph, seed)
+    assert weights(twice) == pytest.approx(2.0 * expected, rel=1e-15)
 
 
 def test_hvp_checks_its_vectors(graph):
@@ -637,7 +682,7 @@ def test_grad_refuses_an_input_that_was_edited_since():
     graph.add_arc(0, 1, 0)
     score = ag.forward_score(graph)
     graph.add_arc(0, 1, 1)
-    with pytest.raises(RuntimeError, match="grad: nodes or arcs were added to an input"):
+    with pytest.raises(RuntimeError, match="grad: the nodes or arcs of an input were changed"):
         ag.grad(score, graph)
 
 

@@ -25,6 +25,15 @@ namespace {
 
 }  // namespace
 
+Graph widen_score(const Graph& graph) {
+  if (graph.dtype() == DType::float64 || graph.product()) return graph;
+  const Topology& t = graph.topology();
+  if (t.num_arcs() != 1 || t.num_nodes() != 2) return graph;
+  const int32_t src = t.src()[0], dst = t.dst()[0];
+  const bool is_score = src != dst && t.is_start(src) && t.is_accept(dst);
+  return is_score ? record_cast(graph, DType::float64) : graph;
+}
+
 Graph record_sum(const char* op, const Graph& first, const Graph& second, double factor) {
   const Topology &a = first.topology(), &b = second.topology();
   require(a.num_nodes() == b.num_nodes() && a.num_arcs() == b.num_arcs(), op,
@@ -32,9 +41,10 @@ Graph record_sum(const char* op, const Graph& first, const Graph& second, double
           " nodes and ", a.num_arcs(), " arcs, and the second ", b.num_nodes(), " nodes and ",
           b.num_arcs(), " arcs");
   if (!same_structure(a, b)) fail_structure(op, a, b);
-  return record_moves(op, first.topology_ptr(),
-                      {{first, ArcMap::identity()}, {second, ArcMap::identity(), factor}},
-                      When::at_first_look);
+  return record_moves(
+      op, first.topology_ptr(),
+      {{widen_score(first), ArcMap::identity()}, {widen_score(second), ArcMap::identity(), factor}},
+      When::at_first_look);
 }
 
 }  // namespace arcgrad

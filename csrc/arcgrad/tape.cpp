@@ -28,10 +28,10 @@ struct Entry {
   std::mutex mutex;
   std::shared_ptr<const Body> body;  // null once freed
 
-  std::shared_ptr<const Body> get() {
+  std::shared_ptr<const Body> get(const char* asked_by) {
     std::lock_guard lock(mutex);
     if (!body)
-      throw TapeError(text("backward: the tape of ", op,
+      throw TapeError(text(asked_by, ": the tape of ", op,
                            " was freed by an earlier backward; pass retain_graph=True there"));
     return body;
   }
@@ -86,8 +86,9 @@ class Walk {
   /// `is_target` tells of which variables the gradient is wanted.
   template <class IsTarget>
   Walk(const char* op, std::span<const Graph> roots, IsTarget is_target) : op_(op), roots_(roots) {
-    for (const Graph& root : roots)
-      if (auto var = root.var()) visit(std::move(var));
+    for_roots([&](size_t i) {
+      if (auto var = roots[i].var()) visit(std::move(var));
+    });
     while (!stack_.empty()) {
       const size_t at = stack_.back();
       stack_.pop_back();
@@ -121,11 +122,11 @@ class Walk {
   /// First order: gradients are added into buffers, independent entries in parallel.
   void run(std::span<const Graph> seeds) {
     leaves_.resize(vars_.size());
-    for (size_t i = 0; i < roots_.size(); ++i) {
+    for_roots([&](size_t i) {
       const Weights seed = seed_weights(op_, roots_[i], seeds, i);
       const auto var = roots_[i].var();
       if (var && is_wanted(*var)) buffer(*var).add(seed);
-    }
+    });
     for (size_t begin = 0, end; begin < order_.size(); begin = end) {
       const int32_t level = nodes_[order_[begin]].entry->level;
       for (end = begin + 1; end < order_.size() && nodes_[order_[end]].entry->level == level;)
@@ -134,16 +135,17 @@ class Walk {
     }
   }
 
-  /// Second order: gradients are graphs on the tape.
+  /// Second order: gradients are graphs on the tape, which is asked for even under no_grad.
   void run_recorded(std::span<const Graph> seeds) {
+    const GradMode recording(true);
     recorded_leaves_.resize(vars_.size(), nullptr);
-    for (size_t i = 0; i < roots_.size(); ++i) {
+    for_roots([&](size_t i) {
       const auto var = roots_[i].var();
       Weights weights = seed_weights(op_, roots_[i], seeds, i);
-      if (!var || !is_wanted(*var)) continue;
+      if (!var || !is_wanted(*var)) return;
       add_recorded(*var, seeds.empty() ? Graph(roots_[i].topology_ptr(), std::move(weights))
                                        : record_cast(seeds[i], roots_[i].dtype()));
-    }
+    });
     for (size_t k : order_) {
       Node& node = nodes_[k];
       if (!node.needed || node.recorded.empty()) continue;
@@ -199,11 +201,21 @@ class Walk {
     std::vector<Graph> recorded;
   };
 
+  /// Calls `f` with each root; of several, an error names which one.
+  template <class F>
+  void for_roots(F f) {
+    for (size_t i = 0; i < roots_.size(); ++i) try {
+        f(i);
+      } catch (...) {
+        if (roots_.size() > 1) rethrow_for_element(op_, i, roots_.size());
+        throw;
+      }
+  }
   void visit(std::shared_ptr<Var> var) {
     if (!seen_.add(var.get()).second) return;
     if (var->entry && entries_.add(var->entry.get()).second) {
       stack_.push_back(nodes_.size());
-      nodes_.push_back({var->entry, var->entry->get(), false, false, {}, {}});
+      nodes_.push_back({var->entry, var->entry->get(op_), false, false, {}, {}});
     }
     vars_.push_back(std::move(var));
   }
@@ -482,8 +494,12 @@ void backward(std::span<const Graph> roots, std::span<const Graph> seeds, bool r
       throw TapeError(text("backward: graph ", i, " of ", roots.size(),
                            " has no gradient to compute: it was not made from a graph with "
                            "calc_grad, or under no_grad"));
-  Walk walk("backward", roots,
-            [](const Var& var) { return var.calc_grad && (!var.entry || var.retain_grad); });
+  // What nobody holds any more keeps no gradient, however it was marked.
+  Walk walk("backward", roots, [](const Var& var) {
+    return var.calc_grad && (!var.entry || (var.retain_grad && !var.state.expired()));
+  });
+  // A gradient that is stored on top of another one is on the tape if it is asked to be.
+  const GradMode recording(create_graph || is_grad_enabled());
   struct Sink {
     std::shared_ptr<GraphState> state;
     const Var* var;
@@ -496,8 +512,8 @@ void backward(std::span<const Graph> roots, std::span<const Graph> seeds, bool r
     if (state->var != var) {
       if (var->entry) continue;
       throw TapeError(
-          "backward: nodes or arcs were added to a graph after an op used it, so its gradient has "
-          "no place; differentiate before editing, or edit a clone");
+          "backward: the nodes or arcs of a graph were changed after an op used it, so its "
+          "gradient has no place; differentiate before editing, or edit a clone");
     }
     sinks.push_back({std::move(state), var.get()});
   }
@@ -544,9 +560,8 @@ std::vector<Graph> grad(std::span<const Graph> outputs, std::span<const Graph> i
     for (const auto& input : vars)
       if (input->state.lock() == state)
         throw TapeError(
-            "grad: nodes or arcs were added to an input after an op used it, so its gradient has "
-            "no "
-            "place; differentiate before editing, or edit a clone");
+            "grad: the nodes or arcs of an input were changed after an op used it, so its gradient "
+            "has no place; differentiate before editing, or edit a clone");
   }
   for (const auto& var : vars)
     if (var->product && var->product->is_bypassed()) throw TapeError(text("grad: ", kBypassed));

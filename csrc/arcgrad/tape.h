@@ -230,13 +230,13 @@ inline constexpr char kBypassed[] =
     "it, so its gradient would lack that part; call retain_grad() on it before that, or use a "
     "clone";
 
-/// Switches recording off in this thread while it lives.
-class NoGrad {
+/// Switches recording on or off in this thread while it lives.
+class GradMode {
  public:
-  NoGrad() : before_(set_grad_enabled(false)) {}
-  ~NoGrad() { set_grad_enabled(before_); }
-  NoGrad(const NoGrad&) = delete;
-  NoGrad& operator=(const NoGrad&) = delete;
+  explicit GradMode(bool enabled) : before_(set_grad_enabled(enabled)) {}
+  ~GradMode() { set_grad_enabled(before_); }
+  GradMode(const GradMode&) = delete;
+  GradMode& operator=(const GradMode&) = delete;
 
  private:
   bool before_;

@@ -66,6 +66,19 @@ def test_scores_of_float32_graphs_keep_their_digits():
         assert result.dtype == np.float64
 
 
+def test_numbers_are_float64_whatever_they_are_made_from():
+    large, one = ag.scalar_graph(1e8, dtype="float32"), ag.scalar_graph(1.0, dtype="float32")
+    assert ag.add(large, one).item() == 1e8 + 1.0
+    assert ag.subtract(ag.add(large, one), large).item() == 1.0
+    for result in (ag.add(large, one), ag.negate(one), ag.scale(one, 0.1)):
+        assert result.dtype == np.float64
+        (gradient,) = ag.grad(result, [one])
+        assert gradient.dtype == np.float32
+    assert ag.scale(one, 0.1).item() == 0.1
+    path = acceptor((0, 1), dtype="float32")
+    assert ag.negate(path).dtype == np.float32
+
+
 def test_minus_infinity_can_be_negated_and_stored():
     graph = ag.negate(ag.scalar_graph(-math.inf))
     assert graph.item() == math.inf

@@ -1,11 +1,11 @@
+#include "arcgrad/elementwise.h"
 #include "arcgrad/ops.h"
-#include "arcgrad/tape.h"
 
 namespace arcgrad {
 
 Graph negate(const Graph& graph) {
-  return record_moves("negate", graph.topology_ptr(), {{graph, ArcMap::identity(), -1.0}},
-                      When::at_first_look);
+  return record_moves("negate", graph.topology_ptr(),
+                      {{widen_score(graph), ArcMap::identity(), -1.0}}, When::at_first_look);
 }
 
 }  // namespace arcgrad

@@ -45,7 +45,7 @@ bool rand_equivalent(const Graph& a, const Graph& b, int64_t num_samples, double
   require(num_samples >= 0, "rand_equivalent", "num_samples must be 0 or more, but it is ",
           num_samples);
   require(tol >= 0.0, "rand_equivalent", "tol must be 0 or more, but it is ", tol);
-  const NoGrad off;
+  const GradMode off(false);
   const Graph graphs[] = {connect(a), connect(b)};
   const bool is_empty[] = {graphs[0].num_nodes() == 0, graphs[1].num_nodes() == 0};
   if (is_empty[0] && is_empty[1]) return true;
