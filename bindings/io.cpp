@@ -1,6 +1,7 @@
 #include "arcgrad/io/io.h"
 
 #include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/pair.h>
 
 #include "common.h"
 
@@ -119,6 +120,17 @@ Raises:
 ...     ag.loadtxt(path).num_arcs()
 1
 )");
+  m.def(
+      "product_bound",
+      [](const Graph& graph) -> std::optional<std::pair<int64_t, int64_t>> {
+        const auto& product = graph.product();
+        if (!product || product->is_built()) return std::nullopt;
+        // A node or arc occurs at most once before each frame and after the last.
+        const int64_t copies = product->emissions().num_nodes();
+        const Graph& other = product->graph();
+        return std::pair(copies * other.num_nodes(), copies * other.num_arcs());
+      },
+      "graph"_a, "The most nodes and arcs a product can have; None if it is none, or is built.");
   m.def(
       "to_dot",
       [](const Graph& graph, nb::object isymbols, nb::object osymbols) {

@@ -135,6 +135,18 @@ def test_a_large_graph_is_refused_with_its_size(tmp_path):
     assert (tmp_path / "graph.svg").exists()
 
 
+def test_a_product_is_not_built_to_see_that_it_is_too_large(tmp_path):
+    star = ag.remove(ag.closure(ag.linear_graph(1, 30)))
+    product = ag.intersect(star, ag.linear_graph(3000, 30))
+    assert product._repr_svg_() is None
+    with pytest.raises(ValueError, match=r"draw: .*, but it has up to \d+ nodes .* not built"):
+        ag.draw(product, tmp_path / "graph.svg")
+    assert "not built" in repr(product)
+    # The factors alone would not say that this one is small.
+    small = ag.intersect(ag.chain_graph([0] * 40), ag.linear_graph(40, 3))
+    assert small._repr_svg_() is not None
+
+
 def test_a_layout_that_takes_long_is_given_up(tmp_path):
     size = 40
     arcs = [(a, b, 0, 0, 1.0) for a in range(size) for b in range(size)]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from . import _files
-from ._core import Graph, to_dot
+from ._core import Graph, product_bound, to_dot
 
 Symbols: TypeAlias = dict[int, str] | list[str]
 
@@ -19,6 +19,9 @@ FORMATS = ("svg", "png", "pdf")
 # A notebook shows a graph unasked, so it must not wait long for the picture.
 NOTEBOOK_SIZE = 200
 NOTEBOOK_SECONDS = 5.0
+
+# A product is smaller than its factors let one fear, so one up to this size is built to see it.
+BUILT_SIZE = 100_000
 
 # Graphviz runs in a process of its own: a layout can take minutes even for a few hundred arcs, and
 # in this process it could be stopped neither by a time limit nor by Ctrl-C.
@@ -76,11 +79,11 @@ def draw(
             "run `pip install arcgrad[draw]`, or use write_dot and Graphviz",
             name="pygraphviz",
         )
-    if _size(graph) > max_size:
+    size = _larger_size(graph, max_size)
+    if size:
         raise ValueError(
             f"draw: the graph must have at most {max_size} nodes and {max_size} arcs, but it has "
-            f"{graph.num_nodes()} nodes and {graph.num_arcs()} arcs; "
-            f"draw a smaller graph, raise max_size, or use write_dot and Graphviz"
+            f"{size}; draw a smaller graph, raise max_size, or use write_dot and Graphviz"
         )
     try:
         dot = to_dot(graph, isymbols, osymbols)
@@ -91,7 +94,7 @@ def draw(
 
 def svg(graph: Graph) -> str | None:
     """The picture for a notebook, or None if it cannot be had in short time."""
-    if not _has_graphviz() or _size(graph) > NOTEBOOK_SIZE:
+    if not _has_graphviz() or _larger_size(graph, NOTEBOOK_SIZE):
         return None
     try:
         return _render(graph, to_dot(graph), "svg", NOTEBOOK_SECONDS).decode()
@@ -103,8 +106,13 @@ def _has_graphviz() -> bool:
     return find_spec("pygraphviz") is not None
 
 
-def _size(graph: Graph) -> int:
-    return max(graph.num_nodes(), graph.num_arcs())
+def _larger_size(graph: Graph, limit: int) -> str:
+    """The size of a graph in words if it is larger than the limit, else nothing."""
+    bound = product_bound(graph)
+    if bound and max(bound) > max(limit, BUILT_SIZE):
+        return f"up to {bound[0]} nodes and {bound[1]} arcs, as a product that is not built"
+    nodes, arcs = graph.num_nodes(), graph.num_arcs()
+    return f"{nodes} nodes and {arcs} arcs" if max(nodes, arcs) > limit else ""
 
 
 def _render(graph: Graph, dot: str, kind: str, max_seconds: float) -> bytes:
