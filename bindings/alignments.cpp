@@ -47,7 +47,7 @@ nb::object of_graphs(const Tokens& tokens, nb::handle target, bool outputs) {
 void init_alignments(nb::module_& m) {
   m.def(
       "alignment_graph",
-      [](const Tokens& tokens, nb::handle target, nb::handle lengths, bool outputs, bool calc_grad,
+      [](const Tokens& tokens, nb::handle target, nb::handle lengths, Flag outputs, Flag calc_grad,
          nb::handle dtype) {
         const char* op = "alignment_graph";
         if (is_graph(target)) {
@@ -108,7 +108,7 @@ an arc to each token that may follow.
   m.def(
       "ctc_graph",
       [](nb::handle target, int64_t blank, nb::handle lengths, std::optional<int64_t> num_labels,
-         bool calc_grad, nb::handle dtype) {
+         Flag calc_grad, nb::handle dtype) {
         const char* op = "ctc_graph";
         const DType kind = to_dtype(op, dtype);
         const int32_t label = to_int32(op, "the blank", blank);

@@ -159,6 +159,15 @@ int32_t to_int32(const char* op, const char* what, int64_t value) {
   return static_cast<int32_t>(value);
 }
 
+bool to_flag(const char* op, const char* what, nb::handle value) {
+  Flag flag;
+  if (!nb::try_cast(value, flag))
+    throw nb::type_error(
+        text(op, ": ", what, " must be True or False, but it is ", nb::repr(value).c_str())
+            .c_str());
+  return flag;
+}
+
 Column to_ints(const char* op, const char* what, nb::handle values) {
   if (std::optional<Column> ints = try_list(values)) return std::move(*ints);
   nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> plain;

@@ -24,6 +24,12 @@ struct Batch {
   bool is_list = false;
 };
 
+/// True or False, or such a value of NumPy, which comparing its numbers gives.
+struct Flag {
+  bool value = false;
+  operator bool() const { return value; }
+};
+
 /// Handles that edits made while the GIL is released do not touch. Take them before releasing it.
 inline std::vector<Graph> snapshots(const std::vector<Graph>& graphs) {
   std::vector<Graph> out;
@@ -39,6 +45,8 @@ DType to_dtype(const char* op, nb::handle dtype);
 nb::object from_dtype(DType dtype);
 /// A whole number that fits an int32.
 int32_t to_int32(const char* op, const char* what, int64_t value);
+/// True or False, where no caster can say what is wrong.
+bool to_flag(const char* op, const char* what, nb::handle value);
 /// str() of an object, for messages.
 std::string show(nb::handle object);
 /// Whatever numpy.asarray() understands.
@@ -80,6 +88,26 @@ void init_io(nb::module_& m);
 }  // namespace arcgrad::bindings
 
 namespace nanobind::detail {
+
+template <>
+struct type_caster<arcgrad::bindings::Flag> {
+  NB_TYPE_CASTER(arcgrad::bindings::Flag, make_caster<bool>::Name)
+
+  bool from_python(handle source, uint8_t flags, cleanup_list* cleanup) noexcept {
+    make_caster<bool> plain;
+    if (plain.from_python(source, flags, cleanup)) {
+      value.value = plain.value;
+      return true;
+    }
+    // By its name, as NumPy may not be loaded; it was bool_ before NumPy 2.
+    const handle type = source.type();
+    const object module = getattr(type, "__module__", none()), name = type.attr("__name__");
+    if (!module.equal(str("numpy")) || (!name.equal(str("bool")) && !name.equal(str("bool_"))))
+      return false;
+    value.value = PyObject_IsTrue(source.ptr()) == 1;
+    return true;
+  }
+};
 
 template <>
 struct type_caster<arcgrad::bindings::Batch> {

@@ -145,7 +145,7 @@ Ints arcs_of(const Adjacency& adjacency, int32_t node) {
 
 Graph from_arrays(nb::handle src, nb::handle dst, nb::handle ilabel, nb::handle olabel,
                   nb::handle weight, nb::handle start, nb::handle accept,
-                  std::optional<int64_t> num_nodes, nb::handle dtype, bool calc_grad) {
+                  std::optional<int64_t> num_nodes, nb::handle dtype, Flag calc_grad) {
   const char* op = "from_arrays";
   Arrays arrays;
   arrays.src = to_ints(op, "src", src);
@@ -176,8 +176,8 @@ Graph from_arrays(nb::handle src, nb::handle dst, nb::handle ilabel, nb::handle 
   return Graph::from_arrays(std::move(arrays), std::move(weights), calc_grad);
 }
 
-Graph make_linear(int64_t frames, int64_t labels, nb::handle weights, bool calc_grad,
-                  nb::handle dtype, bool copy) {
+Graph make_linear(int64_t frames, int64_t labels, nb::handle weights, Flag calc_grad,
+                  nb::handle dtype, Flag copy) {
   const char* op = "linear_graph";
   std::optional<DType> kind;
   if (!dtype.is_none()) kind = to_dtype(op, dtype);
@@ -206,8 +206,8 @@ Graph make_linear(int64_t frames, int64_t labels, nb::handle weights, bool calc_
   return {std::make_shared<Topology>(t, c), std::move(given), calc_grad};
 }
 
-std::vector<Graph> make_linears(nb::handle weights, nb::handle lengths, bool calc_grad,
-                                nb::handle dtype, bool copy) {
+std::vector<Graph> make_linears(nb::handle weights, nb::handle lengths, Flag calc_grad,
+                                nb::handle dtype, Flag copy) {
   const char* op = "linear_graphs";
   std::optional<DType> kind;
   if (!dtype.is_none()) kind = to_dtype(op, dtype);
@@ -301,7 +301,7 @@ Graph(2 nodes, 1 arc, start [0], accept [1], float32, calc_grad)
 )");
   graph.def(
       "__init__",
-      [](Graph* self, bool calc_grad, nb::object dtype) {
+      [](Graph* self, Flag calc_grad, nb::object dtype) {
         new (self) Graph(calc_grad, to_dtype("Graph", dtype));
       },
       "calc_grad"_a = true, nb::kw_only(), "dtype"_a = "float32");
@@ -335,8 +335,10 @@ Graph(2 nodes, 2 arcs, start [0], accept [1], float32, calc_grad)
 )");
 
   graph
-      .def("add_node", &Graph::add_node, "start"_a = false, "accept"_a = false,
-           "Adds a node and returns its id.")
+      .def(
+          "add_node",
+          [](Graph& self, Flag start, Flag accept) { return self.add_node(start, accept); },
+          "start"_a = false, "accept"_a = false, "Adds a node and returns its id.")
       .def(
           "add_arc",
           [](Graph& self, int64_t src, int64_t dst, int64_t ilabel, std::optional<int64_t> olabel,
@@ -453,7 +455,7 @@ Graph(2 nodes, 2 arcs, start [0], accept [1], float32, calc_grad)
           "node"_a, "The arcs that leave a node, ascending.")
       .def(
           "labels_to_list",
-          [](const Graph& self, bool ilabel) {
+          [](const Graph& self, Flag ilabel) {
             const auto labels = look_at_arcs(self).label(ilabel ? Side::input : Side::output);
             return std::vector<int32_t>(labels.begin(), labels.end());
           },
@@ -504,9 +506,15 @@ Earlier results keep the weights they were computed with, and so do their gradie
           "The NumPy dtype of the weights.");
 
   graph
-      .def_prop_rw("calc_grad", &Graph::calc_grad, &Graph::set_calc_grad,
-                   "Whether backward computes a gradient for this graph. Switching it off forgets "
-                   "the gradient and the operation that made the graph.")
+      .def_prop_rw(
+          "calc_grad", &Graph::calc_grad,
+          [](Graph& self, nb::handle value) {
+            self.set_calc_grad(to_flag("Graph", "calc_grad", value));
+          },
+          nb::for_setter("value"_a.none()),
+          nb::for_setter(nb::sig("def calc_grad(self, value: bool, /) -> None")),
+          "Whether backward computes a gradient for this graph. Switching it off forgets "
+          "the gradient and the operation that made the graph.")
       .def("grad", &Graph::grad,
            "The gradient: a graph with the same topology whose weights are the derivatives.")
       .def("is_grad_available", &Graph::is_grad_available, "Whether there is a gradient.")
@@ -521,13 +529,13 @@ Earlier results keep the weights they were computed with, and so do their gradie
   graph
       .def(
           "arc_sort",
-          [](const Graph& self, bool olabel) {
+          [](const Graph& self, Flag olabel) {
             self.topology().index(olabel ? Side::output : Side::input);
           },
           "olabel"_a = false,
           "Prepares the arcs for matching by label. Never needed, and never changes a result.")
       .def(
-          "mark_arc_sorted", [](const Graph&, bool) {}, "olabel"_a = false,
+          "mark_arc_sorted", [](const Graph&, Flag) {}, "olabel"_a = false,
           "Accepted for programs written for gtn; has no effect.");
 
   graph
@@ -605,7 +613,7 @@ Raises:
 )");
   m.def(
       "scalar_graph",
-      [](double weight, bool calc_grad, nb::object dtype) {
+      [](double weight, Flag calc_grad, nb::object dtype) {
         return scalar_graph(weight, calc_grad, to_dtype("scalar_graph", dtype));
       },
       "weight"_a, "calc_grad"_a = true, nb::kw_only(), "dtype"_a = "float64", R"(
@@ -617,7 +625,7 @@ A graph with one epsilon arc, from a start node to an accept node.
 )");
   m.def(
       "chain_graph",
-      [](nb::handle labels, nb::object olabels, nb::object weights, bool calc_grad,
+      [](nb::handle labels, nb::object olabels, nb::object weights, Flag calc_grad,
          nb::object dtype) {
         const char* op = "chain_graph";
         std::optional<DType> kind;

@@ -162,7 +162,7 @@ Gradient: each arc of the path passes its gradient to the arc it came from.
 >>> ag.viterbi_path(ag.linear_graph(2, 2, [[0, 1], [3, 2]])).labels_to_list()
 [1, 0]
 )");
-  def_op<bool, const std::string&>(
+  def_op<Flag, const std::string&>(
       m, "shortest_distance",
       [](const Graph& graph, bool reverse, const std::string& semiring) {
         return shortest_distance(graph, reverse, to_semiring("shortest_distance", semiring));
@@ -333,7 +333,7 @@ Gradient, time and memory: as :func:`compose`.
 )");
   m.def(
       "sequence_loss",
-      [](const Graph& graph, const Graph& emissions, bool normalize) {
+      [](const Graph& graph, const Graph& emissions, Flag normalize) {
         const Graph a = graph.snapshot(), b = emissions.snapshot();
         nb::gil_scoped_release release;
         return sequence_loss(a, b, normalize);
@@ -366,7 +366,7 @@ Gradient: that of the scores. Time: as these, but memory is read and written onc
 )");
   m.def(
       "sequence_loss",
-      [](const Batch& graph, const Batch& emissions, bool normalize) {
+      [](const Batch& graph, const Batch& emissions, Flag normalize) {
         const std::vector<Graph> a = snapshots(graph.graphs), b = snapshots(emissions.graphs);
         nb::gil_scoped_release release;
         return sequence_loss(a, b, normalize);
@@ -453,7 +453,7 @@ weights are read, and one number per node is set.
       "max_active"_a = nb::none(), "lattice_beam"_a = nb::none());
   m.def(
       "best_paths",
-      [](const Graph& graph, int64_t n, bool unique) {
+      [](const Graph& graph, int64_t n, Flag unique) {
         const Graph input = graph.snapshot();
         nb::gil_scoped_release release;
         return best_paths(input, n, unique);
@@ -489,7 +489,7 @@ string can reach and that may still be on one of the n paths.
 )");
   m.def(
       "best_paths",
-      [](const std::vector<Graph>& graphs, int64_t n, bool unique) {
+      [](const std::vector<Graph>& graphs, int64_t n, Flag unique) {
         const std::vector<Graph> inputs = snapshots(graphs);
         nb::gil_scoped_release release;
         return best_paths(inputs, n, unique);
@@ -701,7 +701,7 @@ removed arcs, and the arcs that enter the first of them.
 [0, 1]
 )",
       "ilabel"_a = kEpsilon, "olabel"_a = nb::none(), "semiring"_a = "log");
-  def_op<bool>(m, "arc_sort", arc_sort, R"(
+  def_op<Flag>(m, "arc_sort", arc_sort, R"(
 The graph with arcs in order of their source node and label. Never needed for other operations.
 
 Args:

@@ -39,8 +39,8 @@ std::vector<Graph> hessian_products(const Batch& outputs, const std::vector<Grap
 void init_tape(nb::module_& m) {
   m.def(
       "backward",
-      [](const Batch& graphs, const std::optional<Batch>& grad, bool retain_graph,
-         bool create_graph) {
+      [](const Batch& graphs, const std::optional<Batch>& grad, Flag retain_graph,
+         Flag create_graph) {
         const std::vector<Graph> roots = snapshots(graphs.graphs), seeds = seeds_of(grad);
         nb::gil_scoped_release release;
         backward(roots, seeds, retain_graph, create_graph);
@@ -73,7 +73,7 @@ Raises:
   m.def(
       "grad",
       [](const Batch& outputs, const Graph& inputs, const std::optional<Batch>& grad_outputs,
-         bool create_graph) { return gradients(outputs, {inputs}, grad_outputs, create_graph)[0]; },
+         Flag create_graph) { return gradients(outputs, {inputs}, grad_outputs, create_graph)[0]; },
       "outputs"_a, "inputs"_a, "grad_outputs"_a = nb::none(), nb::kw_only(),
       "create_graph"_a = false, R"(
 The gradients of outputs with respect to inputs. Stores nothing in the graphs and keeps the tape.
@@ -103,7 +103,7 @@ False
       "grad",
       [](const Batch& outputs, const std::vector<Graph>& inputs,
          const std::optional<Batch>& grad_outputs,
-         bool create_graph) { return gradients(outputs, inputs, grad_outputs, create_graph); },
+         Flag create_graph) { return gradients(outputs, inputs, grad_outputs, create_graph); },
       "outputs"_a, "inputs"_a, "grad_outputs"_a = nb::none(), nb::kw_only(),
       "create_graph"_a = false);
 
@@ -147,8 +147,9 @@ Whether operations of this thread are recorded for differentiation.
 >>> ag.is_grad_enabled()
 True
 )");
-  m.def("set_grad_enabled", &set_grad_enabled, "enabled"_a,
-        "Switches recording on or off in this thread and returns what it was.");
+  m.def(
+      "set_grad_enabled", [](Flag enabled) { return set_grad_enabled(enabled); }, "enabled"_a,
+      "Switches recording on or off in this thread and returns what it was.");
 }
 
 }  // namespace arcgrad::bindings

@@ -135,7 +135,7 @@ Tokens(4, blank='optional', blank_label=0, max_frames=2, overrides={3: (2, None)
       .def(
           "__init__",
           [](Tokens* self, int64_t num_labels, const std::string& blank, int64_t blank_label,
-             bool allow_repeats, int64_t min_frames, Limit max_frames, int64_t min_blanks,
+             Flag allow_repeats, int64_t min_frames, Limit max_frames, int64_t min_blanks,
              Limit max_blanks, nb::handle overrides) {
             const char* op = "Tokens";
             new (self)

@@ -13,14 +13,14 @@ Entries that are spelled by labels, arranged so that spellings share their begin
       .def(nb::init<const Sequences&, std::vector<int32_t>>(), "spellings"_a, "labels"_a)
       .def(
           "graph",
-          [](const Trie& trie, bool calc_grad, nb::object dtype) {
+          [](const Trie& trie, Flag calc_grad, nb::object dtype) {
             return trie.graph(calc_grad, to_dtype("lexicon_graph", dtype));
           },
           nb::kw_only(), "calc_grad"_a = false, "dtype"_a = "float32",
           "A transducer from spellings to labels; arc i is the last one of entry i.")
       .def(
           "decompositions",
-          [](const Trie& trie, const Sequences& sequences, bool calc_grad, nb::object dtype) {
+          [](const Trie& trie, const Sequences& sequences, Flag calc_grad, nb::object dtype) {
             const char* op = "decompositions";
             const DType kind = to_dtype(op, dtype);
             int64_t work = 0;

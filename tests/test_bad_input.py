@@ -416,6 +416,24 @@ def test_methods_refuse_wrong_types(graph):
             call()
 
 
+def test_numpy_booleans_are_booleans(graph):
+    yes, no = np.bool_(True), np.int64(1) == np.int64(0)
+    node = graph.add_node(yes, accept=no)
+    assert (graph.is_start(node), graph.is_accept(node)) == (True, False)
+    graph.calc_grad = no
+    assert not graph.calc_grad
+    assert (ag.Graph(yes).calc_grad, ag.Graph(no).calc_grad) == (True, False)
+    assert not ag.linear_graph(1, 1, calc_grad=no).calc_grad
+    assert ag.equal(ag.arc_sort(graph, yes), ag.arc_sort(graph, True))
+    ag.backward(ag.forward_score(ag.linear_graph(1, 2)), retain_graph=yes)
+    for junk in (np.int64(1), np.array(True), 1, "yes", None):
+        with pytest.raises(TypeError):
+            graph.add_node(junk)
+        with pytest.raises(TypeError, match="Graph: calc_grad must be True or False, but it is"):
+            graph.calc_grad = junk
+    assert graph.num_nodes() == 4
+
+
 def test_an_unfinished_graph_is_refused_nowhere():
     # Graphs without starts, accepts or arcs are ordinary: nothing is accepted.
     for graph in (ag.Graph(), build(3, set(), set(), []), build(2, {0}, set(), [(0, 1, 0)])):
