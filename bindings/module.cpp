@@ -22,6 +22,16 @@ NB_MODULE(_core, m) {
     nb::gil_scoped_acquire acquire;
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
   });
+  // Workers of a DataLoader are daemonic. A spawned one learns that it is so after it has imported
+  // its main module, so this cannot be asked when arcgrad is imported.
+  arcgrad::set_worker_check([] {
+    nb::gil_scoped_acquire acquire;
+    const nb::object modules = nb::module_::import_("sys").attr("modules");
+    const nb::object process = modules.attr("get")("multiprocessing.process");
+    if (process.is_none()) return false;
+    const nb::object is_daemon = process.attr("current_process")().attr("daemon");
+    return PyObject_IsTrue(is_daemon.ptr()) == 1;
+  });
   init_graph(m);
   init_ops(m);
   init_source(m);

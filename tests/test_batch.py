@@ -1,7 +1,10 @@
 """Lists of graphs, threads, and fork."""
 
 import math
+import multiprocessing
 import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -177,14 +180,82 @@ def test_the_environment_sets_the_number_of_threads(value, expected):
     assert int(run_python(code, ARCGRAD_NUM_THREADS=value)) == expected
 
 
-@pytest.mark.parametrize("value", ["", "zero", "-2", "0"])
-def test_nonsense_in_the_environment_does_not_matter(value):
-    code = (
-        "import arcgrad as ag; print(ag.get_num_threads(), len(ag.forward_score([ag.Graph()] * 3)))"
+@pytest.mark.parametrize("value", ["zero", "-2", "0", "1e3", "2 ", "4097"])
+def test_nonsense_in_the_environment_is_a_warning_and_does_not_matter(value):
+    code = """
+import warnings
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    import arcgrad as ag
+(warning,) = caught
+assert warning.category is RuntimeWarning and warning.filename == "<string>", warning
+print(ag.get_num_threads(), len(ag.forward_score([ag.Graph()] * 3)), warning.message, sep="|")
+"""
+    found = run_python(code, ARCGRAD_NUM_THREADS=value, OMP_NUM_THREADS="1").strip()
+    assert found == (
+        "1|3|ARCGRAD_NUM_THREADS: the number of threads must be a whole number between 1 and 4096, "
+        f"but it is '{value}'; the default is used"
     )
-    count, length = run_python(code, ARCGRAD_NUM_THREADS=value).split()
-    assert int(count) >= 1
-    assert int(length) == 3
+
+
+def test_an_empty_environment_is_none():
+    code = "import arcgrad as ag; print(ag.get_num_threads())"
+    code = "import warnings; warnings.simplefilter('error'); " + code
+    assert int(run_python(code, ARCGRAD_NUM_THREADS="", OMP_NUM_THREADS="")) >= 1
+
+
+def count_threads_in_child(folder, method, before="import arcgrad", daemon=True, variable=""):
+    """What a child of multiprocessing reports, whose main module begins with `before`."""
+    program = folder / "program.py"
+    program.write_text(f"""
+import multiprocessing
+{before}
+def report():
+    import arcgrad
+    print(arcgrad.get_num_threads())
+if __name__ == "__main__":
+    child = multiprocessing.get_context({method!r}).Process(target=report, daemon={daemon})
+    child.start()
+    child.join()
+""")
+    environment = {"ARCGRAD_NUM_THREADS": variable, "OMP_NUM_THREADS": ""}
+    done = subprocess.run(
+        [sys.executable, program],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=True,
+        env={**os.environ, **environment},
+    )
+    assert done.stderr == ""
+    return int(done.stdout)
+
+
+@pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
+def test_a_worker_has_one_thread_unless_told_otherwise(method, tmp_path):
+    assert count_threads_in_child(tmp_path, method) == 1
+    assert count_threads_in_child(tmp_path, method, before="", daemon=1) == 1
+    assert count_threads_in_child(tmp_path, method, variable="3") == 3
+
+
+def test_a_spawned_main_module_may_set_the_number_of_threads(tmp_path):
+    before = "import arcgrad; arcgrad.set_num_threads(5)"
+    assert count_threads_in_child(tmp_path, "spawn", before) == 5
+
+
+def test_a_spawned_process_that_is_no_daemon_has_all_threads(tmp_path):
+    default = run_python(
+        "import arcgrad as ag; print(ag.get_num_threads())",
+        ARCGRAD_NUM_THREADS="",
+        OMP_NUM_THREADS="",
+    )
+    assert count_threads_in_child(tmp_path, "spawn", daemon=False) == int(default)
+
+
+def test_importing_arcgrad_does_not_import_multiprocessing():
+    code = "import sys, numpy; before = 'multiprocessing' in sys.modules; import arcgrad; "
+    code += "print(before or 'multiprocessing' not in sys.modules)"
+    assert run_python(code).strip() == "True"
 
 
 def test_the_default_respects_affinity_and_openmp():
@@ -239,6 +310,52 @@ def test_parallel_for_passes_exceptions_on():
 
     with pytest.raises(KeyError, match="three"):
         ag.parallel_for(work, range(6))
+
+
+@pytest.mark.parametrize("number", [1, 4])
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="exceptions have no notes")
+def test_an_exception_of_parallel_for_names_its_call(number, threads):
+    threads(number)
+    with pytest.raises(ZeroDivisionError) as caught:
+        ag.parallel_for(lambda i: 1 // (3 - i), range(10))
+    assert caught.value.__notes__ == ["parallel_for: raised by call 3 of 10"]
+
+
+@pytest.mark.parametrize("number", [1, 4])
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+def test_an_end_of_the_program_lets_no_further_calls_start(number, kind, threads):
+    threads(number)
+    calls = []
+
+    def work(i):
+        calls.append(i)
+        time.sleep(0.001)
+        if len(calls) == 10:
+            raise kind
+
+    with pytest.raises(kind):
+        ag.parallel_for(work, range(1000))
+    assert len(calls) < 50
+    with pytest.raises(ZeroDivisionError):  # what was interrupted does not stop what follows
+        ag.parallel_for(lambda i: calls.append(i) or 1 // i, range(100))
+    assert calls[-1] == 99 or number > 1
+    assert len(calls) < 150
+
+
+@pytest.mark.parametrize("number", [1, 4])
+def test_ctrl_c_ends_parallel_for_soon(number):
+    code = f"""
+import os, signal, threading, time
+import arcgrad as ag
+ag.set_num_threads({number})
+threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+calls = []
+try:
+    ag.parallel_for(lambda i: (calls.append(i), time.sleep(0.01)), range(100_000))
+except KeyboardInterrupt:
+    print(len(calls))
+"""
+    assert 0 < int(run_python(code)) < 10_000
 
 
 def test_parallel_for_uses_several_threads(threads):

@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <string_view>
 #include <thread>
 #include <utility>
 #ifdef __linux__
@@ -34,7 +36,7 @@ inline void relax() {
 }
 
 thread_local bool is_inside = false;
-/// Set before poll_interrupt() throws, so that a loop on the way does not go on.
+/// Set before an interrupt is thrown, so that a loop on the way does not go on.
 thread_local bool is_interrupted = false;
 
 /// What the other threads throw when one was interrupted.
@@ -101,7 +103,12 @@ struct Job {
   std::atomic<bool> is_cancelled{false};
   std::atomic<int> working{0};   // threads of the pool, changed under its mutex
   std::atomic<int> num_done{0};  // threads of OpenMP that found no more to do
-  std::exception_ptr interrupt;
+  std::exception_ptr interrupt;  // of the thread that cancelled the job
+
+  /// Inside a handler, on any thread.
+  void cancel() {
+    if (!is_cancelled.exchange(true)) interrupt = std::current_exception();
+  }
 
   /// On the thread that started the job.
   void check() {
@@ -109,8 +116,7 @@ struct Job {
       try {
         check();
       } catch (...) {
-        interrupt = std::current_exception();
-        is_cancelled = true;
+        cancel();
       }
     }
   }
@@ -118,6 +124,7 @@ struct Job {
   /// Thread 0 is the one that started the job.
   void work(size_t thread) {
     const bool was_inside = std::exchange(is_inside, true);
+    is_interrupted = false;
     const bool was_enabled = set_grad_enabled(grad_enabled);
     Job* const outer = std::exchange(current_job, this);
     for (size_t k = 0; k < shares.size(); ++k)
@@ -234,13 +241,26 @@ bool run_in_openmp(Job& job, int num_threads) {
       &job);
 }
 
-/// A positive integer from the environment, or 0.
-int from_environment(const char* name) {
+constexpr int kMaxThreads = 4096;
+
+/// An empty variable is as good as none.
+std::string_view read_environment(const char* name) {
   const char* value = std::getenv(name);
-  if (!value) return 0;
-  char* end = nullptr;
-  const long number = std::strtol(value, &end, 10);
-  return end != value && number > 0 ? static_cast<int>(std::min(number, 4096L)) : 0;
+  return value ? value : "";
+}
+
+/// A number of threads at the beginning of a text, and where it ends; 0 if there is none.
+std::pair<int, const char*> parse_num_threads(std::string_view text) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return {error == std::errc() && number > 0 && number <= kMaxThreads ? number : 0, end};
+}
+
+/// ARCGRAD_NUM_THREADS, or 0.
+int own_num_threads() {
+  const std::string_view value = read_environment("ARCGRAD_NUM_THREADS");
+  const auto [number, end] = parse_num_threads(value);
+  return end == value.data() + value.size() ? number : 0;
 }
 
 int usable_processors() {
@@ -251,10 +271,16 @@ int usable_processors() {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
+std::atomic<bool> is_forked{false};
+std::atomic<bool (*)()> worker_check{nullptr};
+
 int default_num_threads() {
-  if (const int own = from_environment("ARCGRAD_NUM_THREADS")) return own;
+  if (const int own = own_num_threads()) return own;
+  auto* const is_worker = worker_check.load();
+  if (is_forked || (is_worker && is_worker())) return 1;
   const int processors = usable_processors();
-  const int openmp = from_environment("OMP_NUM_THREADS");
+  // It may be a list, of which the first number counts.
+  const int openmp = parse_num_threads(read_environment("OMP_NUM_THREADS")).first;
   return openmp ? std::min(openmp, processors) : processors;
 }
 
@@ -274,21 +300,23 @@ struct Threads {
 
 std::atomic<Threads*> current{nullptr};
 
+// From the beginning, as the first use may be in the child. The threads of the parent do not exist
+// there, and its locks may be held.
+[[maybe_unused]] const int has_handler = pthread_atfork(nullptr, nullptr, [] {
+  is_forked = true;
+  is_inside = false;
+  current = nullptr;
+});
+
+/// Made at the first use, when the program has set up its environment. Leaked: at exit, threads of
+/// Python may still be inside.
 Threads& threads() {
-  static const bool once = [] {
-    // Leaked: at exit, threads of Python may still be inside.
-    current = new Threads;
-    // The threads of the parent do not exist in a forked child, and its locks may be held there.
-    pthread_atfork(nullptr, nullptr, [] {
-      auto* fresh = new Threads;
-      fresh->count = 1;
-      current = fresh;
-      is_inside = false;
-    });
-    return true;
-  }();
-  (void)once;
-  return *current;
+  Threads* found = current;
+  if (found) return *found;
+  auto* fresh = new Threads;
+  if (current.compare_exchange_strong(found, fresh)) return *fresh;
+  delete fresh;
+  return *found;
 }
 
 }  // namespace
@@ -371,6 +399,12 @@ void poll_interrupt() {
   }
 }
 
+void rethrow_and_stop() {
+  is_interrupted = true;
+  if (Job* const job = Job::current_job) job->cancel();
+  throw;
+}
+
 int get_num_threads() {
   Threads& t = threads();
   std::lock_guard lock(t.mutex);
@@ -378,14 +412,23 @@ int get_num_threads() {
 }
 
 void set_num_threads(int num_threads) {
-  require(num_threads >= 1 && num_threads <= 4096, "set_num_threads",
-          "the number of threads must be between 1 and 4096, but it is ", num_threads);
+  require(num_threads >= 1 && num_threads <= kMaxThreads, "set_num_threads",
+          "the number of threads must be between 1 and ", kMaxThreads, ", but it is ", num_threads);
   Threads& t = threads();
   std::shared_ptr<Pool> old;
   std::lock_guard lock(t.mutex);
   if (t.count == num_threads) return;
   t.count = num_threads;
   old.swap(t.pool);
+}
+
+void set_worker_check(bool (*check)()) { worker_check = check; }
+
+void check_environment() {
+  const std::string_view value = read_environment("ARCGRAD_NUM_THREADS");
+  require(value.empty() || own_num_threads() > 0, "ARCGRAD_NUM_THREADS",
+          "the number of threads must be a whole number between 1 and ", kMaxThreads,
+          ", but it is '", value, "'");
 }
 
 void rethrow_for_element(const std::string& op, size_t index, size_t count) {

@@ -9,7 +9,8 @@ namespace arcgrad {
 
 /// Runs `body(i)` for each i below `count` on the threads of the one pool and on this one.
 ///
-/// All of them run, and then the exception of the lowest index is thrown again. A call from inside
+/// All of them run, and then the exception of the lowest index is thrown again; unless one of them
+/// is interrupted, which stops the others. A call from inside
 /// another runs inline, so nesting cannot deadlock. Recording is on or off in the threads as it is
 /// in the caller.
 void parallel_for(size_t count, const std::function<void(size_t)>& body);
@@ -27,16 +28,24 @@ void parallel_rounds(size_t rounds, size_t parts, const std::function<void(size_
 inline constexpr int64_t kSmallBatch = 10'000;
 
 /// How many threads parallel_for uses, this one included. By default ARCGRAD_NUM_THREADS, else
-/// OMP_NUM_THREADS, else the processors this process may use; one in a forked child.
+/// OMP_NUM_THREADS, else the processors this process may use. In a forked child or another worker,
+/// ARCGRAD_NUM_THREADS, else one.
 int get_num_threads();
 /// Throws unless `num_threads` is at least 1.
 void set_num_threads(int num_threads);
+/// Sets a function that says whether this process works for another one, beside others like it. It
+/// is asked once, at the first need of the default.
+void set_worker_check(bool (*check)());
+/// Throws if ARCGRAD_NUM_THREADS is set but is no number of threads; it is then ignored.
+void check_environment();
 
 /// Sets a function that throws if the user wants to interrupt what is running, such as by Ctrl-C.
 /// Long computations call it now and then on the thread that started them.
 void set_interrupt_check(void (*check)());
 /// For long loops: throws if the user interrupted. All threads of a parallel_for then stop.
 void poll_interrupt();
+/// While an exception is handled: throws it again, and parallel_for starts no further calls.
+[[noreturn]] void rethrow_and_stop();
 
 /// Throws the current exception again with `op (element index of count): ` in front of its text,
 /// in place of `op: ` where the text starts with that.

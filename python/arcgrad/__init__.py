@@ -1,6 +1,6 @@
 """Differentiable weighted finite-state transducers."""
 
-from . import criterion, lexicon, ngram, tokens
+from . import _environment, criterion, lexicon, ngram, tokens
 from ._core import (
     Explanation,
     Graph,
@@ -59,6 +59,8 @@ from ._core import (
 )
 from ._grad_mode import no_grad
 from .drawing import draw
+
+_environment.check()
 
 __all__ = [
     "Explanation",
