@@ -777,8 +777,12 @@ Args:
     b: A graph.
     num_samples: The number of paths to draw, in turn from both graphs. Weights play no part.
     tol: How far two scores may differ.
-    max_length: Longer paths are left out.
-    seed: Makes the paths repeatable.
+    max_length: Paths of more arcs are left out.
+    seed: Makes the paths repeatable; a whole number between 0 and 2**64 - 1.
+
+Raises:
+    ValueError: If all paths that were drawn are left out, so that nothing is known; or if an
+        argument is out of range.
 
 >>> import arcgrad as ag
 >>> g = ag.concat([ag.chain_graph([0]), ag.chain_graph([1])])

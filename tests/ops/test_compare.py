@@ -186,6 +186,22 @@ def test_rand_equivalent_of_cyclic_graphs():
     assert not ag.rand_equivalent(star, loop, seed=5)
 
 
+def test_rand_equivalent_says_nothing_of_paths_it_could_not_compare():
+    first, second = ag.chain_graph([0] * 2000), ag.chain_graph([1] * 2000)
+    with pytest.raises(
+        ValueError,
+        match=r"^rand_equivalent: .* max_length = 1000 .*, but all 100 .*; raise max_len",
+    ):
+        ag.rand_equivalent(first, second)
+    assert not ag.rand_equivalent(first, second, max_length=2000)
+    assert ag.rand_equivalent(first, first, max_length=2000)
+    assert ag.rand_equivalent(first, second, num_samples=0)
+    assert not ag.rand_equivalent(first, ag.chain_graph([0]))  # whose path is short enough
+    assert ag.rand_equivalent(ag.Graph(), ag.Graph(), max_length=0)
+    with pytest.raises(ValueError, match="max_length must be 0 or more, but it is -1"):
+        ag.rand_equivalent(first, second, max_length=-1)
+
+
 def test_rand_equivalent_is_seeded():
     # Only one string in 64 differs, so a single sample rarely finds it; the seed decides.
     first = ag.linear_graph(6, 2, dtype="float64")

@@ -45,19 +45,25 @@ bool rand_equivalent(const Graph& a, const Graph& b, int64_t num_samples, double
   require(num_samples >= 0, "rand_equivalent", "num_samples must be 0 or more, but it is ",
           num_samples);
   require(tol >= 0.0, "rand_equivalent", "tol must be 0 or more, but it is ", tol);
+  require(max_length >= 0, "rand_equivalent", "max_length must be 0 or more, but it is ",
+          max_length);
   const GradMode off(false);
   const Graph graphs[] = {connect(a), connect(b)};
   const bool is_empty[] = {graphs[0].num_nodes() == 0, graphs[1].num_nodes() == 0};
   if (is_empty[0] && is_empty[1]) return true;
   Random random(seed);
+  bool has_compared = num_samples == 0;
   for (int64_t i = 0; i < num_samples; ++i) {
     const auto turn = static_cast<size_t>(i % 2);
     const auto strings =
         random_strings(graphs[is_empty[turn] ? 1 - turn : turn], max_length, random);
     if (!strings) continue;
+    has_compared = true;
     const double first = score(graphs[0], *strings), second = score(graphs[1], *strings);
     if (first != second && !(std::abs(first - second) <= tol)) return false;
   }
+  require(has_compared, "rand_equivalent", "some path must have at most max_length = ", max_length,
+          " arcs, but all ", num_samples, " that were drawn are longer; raise max_length");
   return true;
 }
 
