@@ -106,7 +106,8 @@ True
 Reads a graph from text as :func:`savetxt` and gtn write it.
 
 The output label may be left out if it is the same as the input label, and the weight if it is 0.
-Blank lines after the first two, tabs, and lines that begin with ``#`` are allowed.
+Blank lines after the first two, tabs, lines that begin with ``#``, and a byte order mark of UTF-8
+are allowed.
 
 Raises:
     OSError: If the file cannot be read.

@@ -214,6 +214,15 @@ def test_text_is_the_format_of_gtn(tmp_path):
     ]
 
 
+def test_a_byte_order_mark_is_skipped(tmp_path):
+    path = tmp_path / "graph.txt"
+    path.write_text("0\n1\n0 1 7\n", encoding="utf-8-sig")
+    assert ag.equal(ag.loadtxt(path), ag.chain_graph([7]))
+    path.write_text("# a comment\n\ufeff0\n1\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="line 2"):
+        ag.loadtxt(path)
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -19,6 +19,7 @@ namespace arcgrad {
 namespace {
 
 constexpr int32_t kMaxId = std::numeric_limits<int32_t>::max();
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 constexpr std::string_view kSpace = " \t\r\v\f";
 
 template <class T>
@@ -69,7 +70,10 @@ int32_t count_named(const Topology& topology) {
 class Parser {
  public:
   Parser(std::string_view content, const char* op, std::string name)
-      : rest_(content), op_(op), name_(std::move(name)) {}
+      : rest_(content), op_(op), name_(std::move(name)) {
+    // Some editors mark a text as UTF-8 so.
+    if (rest_.starts_with(kByteOrderMark)) rest_.remove_prefix(kByteOrderMark.size());
+  }
 
   Graph parse() {
     const PlainNumbers plain;
