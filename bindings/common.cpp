@@ -282,7 +282,8 @@ Weights to_weights(const char* op, nb::handle values, std::optional<DType> dtype
     throw nb::type_error(
         text(op, ": weights must hold real numbers, but their dtype is ", name_of(array)).c_str());
   // A list has no dtype of its own, although NumPy gives it one.
-  const bool is_float64 = nb::hasattr(values, "dtype") && name_of(array) == "float64";
+  const bool is_float64 = nb::hasattr(values, "dtype") && kind == "f" &&
+                          nb::cast<size_t>(array.attr("itemsize")) > sizeof(float);
   const DType to = dtype.value_or(is_float64 ? DType::float64 : DType::float32);
   if (size == 0) return Weights::zeros(0, to);
   // NumPy brings it to one of our types; a narrowing is done here, where it cannot warn.

@@ -64,7 +64,7 @@ struct Labels {
 /// `lengths`, if not None, says how long each of several sequences is: rows of a matrix are cut.
 Labels to_labels(const char* op, const char* what, nb::handle values, nb::handle lengths);
 /// An array-like of real numbers of any shape, copied. Without `dtype`, float64 if it is an array
-/// of that dtype, else float32.
+/// of floats of more than 32 bits, else float32.
 Weights to_weights(const char* op, nb::handle values, std::optional<DType> dtype);
 /// A matrix of float32 or float64 as it is in memory, or nothing if it is not one.
 std::optional<Weights> try_borrow_matrix(nb::handle values);

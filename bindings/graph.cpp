@@ -321,7 +321,7 @@ Args:
     start: Ids of the start nodes.
     accept: Ids of the accept nodes.
     num_nodes: By default one more than the largest id.
-    dtype: By default float64 if the weights are, else float32.
+    dtype: By default float64 if the weights are floats of more than 32 bits, else float32.
     calc_grad: Whether backward computes a gradient for this graph.
 
 Raises:

@@ -82,6 +82,23 @@ def test_from_arrays_counts_nodes_from_starts_too():
     assert ag.Graph.from_arrays([0], [1], [2], start=[3], accept=[5]).num_nodes() == 6
 
 
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [(">f8", "float64"), ("g", "float64"), (">f4", "float32"), ("e", "float32"), ("i8", "float32")],
+)
+def test_weights_of_more_than_32_bits_make_float64_graphs(kind, expected):
+    value = 1.0 if kind in ("e", "i8") else np.array(0.1, expected)
+    weight = np.array([value], kind)
+    for graph in (
+        ag.Graph.from_arrays([0], [1], [0], weight=weight, start=[0], accept=[1]),
+        ag.chain_graph([0], weights=weight),
+        ag.linear_graph(1, 1, weight),
+        ag.linear_graphs(weight.reshape(1, 1, 1))[0],
+    ):
+        assert graph.dtype == expected
+        assert graph.weights_to_list() == [value]
+
+
 def test_from_arrays_accepts_any_integer_dtype_and_strides():
     base = np.array([0, 9, 1, 9, 0, 9], np.int64)
     for dtype in (np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint32):
