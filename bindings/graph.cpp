@@ -565,6 +565,14 @@ Earlier results keep the weights they were computed with, and so do their gradie
              const std::string bytes = to_bytes(self);
              return std::make_tuple(nb::bytes(bytes.data(), bytes.size()), self.calc_grad());
            })
+      .def(
+          "__reduce__",
+          [](nb::handle self) {
+            // By default, protocols before 2 refuse what is not written in Python.
+            return nb::make_tuple(nb::module_::import_("copyreg").attr("__newobj__"),
+                                  nb::make_tuple(self.type()), self.attr("__getstate__")());
+          },
+          nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"))
       .def("__setstate__", [](Graph& self, const std::tuple<nb::bytes, bool>& state) {
         const nb::bytes& bytes = std::get<0>(state);
         new (&self) Graph(from_bytes({bytes.c_str(), bytes.size()}, "pickle"));
