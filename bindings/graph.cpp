@@ -7,6 +7,10 @@
 
 #include "common.h"
 
+// How the stub names arrays whose dtype is known at run time only.
+#define ARCGRAD_INTS "numpy.typing.NDArray[numpy.int32]"
+#define ARCGRAD_WEIGHTS "numpy.typing.NDArray[numpy.floating[typing.Any]]"
+
 namespace arcgrad::bindings {
 namespace {
 
@@ -416,6 +420,8 @@ Graph(2 nodes, 2 arcs, start [0], accept [1], float32, calc_grad)
                                   view_ints(self, t.ilabel()), view_ints(self, t.olabel()),
                                   view_weights(self).attr("reshape")(-1));
           },
+          nb::sig("def arcs(self) -> tuple[" ARCGRAD_INTS ", " ARCGRAD_INTS ", " ARCGRAD_INTS
+                  ", " ARCGRAD_INTS ", " ARCGRAD_WEIGHTS "]"),
           "Sources, destinations, input labels, output labels and weights, one entry per arc.")
       .def(
           "src_node",
@@ -474,11 +480,12 @@ Graph(2 nodes, 2 arcs, start [0], accept [1], float32, calc_grad)
             self.set_weight(check_arc(self, "set_weight", arc), weight);
           },
           "arc"_a, "weight"_a, "Replaces the weight of an arc. Earlier results stay as they are.")
-      .def("weights_view", &view_weights,
+      .def("weights_view", &view_weights, nb::sig("def weights_view(self) -> " ARCGRAD_WEIGHTS),
            "The weights without a copy, read-only; ``[frames, labels]`` for linear graphs.")
       .def(
           "weights_to_numpy",
           [](const Graph& self) { return copy_weights(self).attr("reshape")(-1); },
+          nb::sig("def weights_to_numpy(self) -> " ARCGRAD_WEIGHTS),
           "A copy of the weights, one per arc.")
       .def(
           "weights_to_list",
@@ -503,6 +510,7 @@ Earlier results keep the weights they were computed with, and so do their gradie
       .def("item", &Graph::item, "The weight of the only arc, such as that of a score.")
       .def_prop_ro(
           "dtype", [](const Graph& self) { return from_dtype(self.dtype()); },
+          nb::sig("def dtype(self) -> numpy.dtype[numpy.floating[typing.Any]]"),
           "The NumPy dtype of the weights.");
 
   graph
