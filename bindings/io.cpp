@@ -14,10 +14,23 @@ using Path = std::filesystem::path;
 std::optional<Symbols> to_symbols(const char* op, const char* what, nb::handle symbols) {
   if (symbols.is_none()) return std::nullopt;
   Symbols out;
-  auto name = [](nb::handle symbol) { return std::string(nb::str(symbol).c_str()); };
+  const auto name = [&](nb::handle symbol) {
+    std::string written;
+    require(nb::try_cast(nb::str(symbol), written) && written.find('\0') == std::string::npos, op,
+            "the names in ", what,
+            " must be text that UTF-8 can hold, without null characters, but one is ",
+            nb::repr(symbol).c_str());
+    return written;
+  };
   if (nb::isinstance<nb::dict>(symbols)) {
-    for (auto [label, symbol] : nb::borrow<nb::dict>(symbols))
-      out[to_int32(op, what, nb::cast<int64_t>(label))] = name(symbol);
+    for (auto [key, symbol] : nb::borrow<nb::dict>(symbols)) {
+      int64_t label = 0;
+      if (!nb::try_cast(key, label))
+        throw nb::type_error(text(op, ": the keys of ", what, " must be whole numbers of 32 bits, ",
+                                  "but one is ", nb::repr(key).c_str())
+                                 .c_str());
+      out[to_int32(op, text("a key of ", what).c_str(), label)] = name(symbol);
+    }
   } else if (nb::isinstance<nb::sequence>(symbols) && !nb::isinstance<nb::str>(symbols)) {
     int32_t label = 0;
     for (nb::handle symbol : symbols) out[label++] = name(symbol);
@@ -156,6 +169,11 @@ Args:
     file_name: Where to write.
     isymbols: Names of the input labels: a dict from labels to names, or a list of names.
     osymbols: Names of the output labels.
+
+Raises:
+    OSError: If the file cannot be written.
+    TypeError: If a key of a dict is no label.
+    ValueError: If a label has no name, or a name cannot be written.
 
 >>> import os, tempfile, arcgrad as ag
 >>> with tempfile.TemporaryDirectory() as folder:

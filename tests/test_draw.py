@@ -118,6 +118,14 @@ def test_a_label_without_a_symbol_is_named(token, tmp_path):
         ag.draw(token, tmp_path / "graph.svg", {7: "x"})
     with pytest.raises(ValueError, match=r"draw: the output symbols .* label 0 is missing"):
         ag.draw(token, tmp_path / "graph.svg", ["a"], [])
+    for key in ("0", 0.0, None, 2**70):
+        with pytest.raises(TypeError, match="draw: the keys of isymbols must be whole numbers"):
+            ag.draw(token, tmp_path / "graph.svg", {key: "a"})
+    with pytest.raises(ValueError, match=f"draw: a key of isymbols must fit .*, but it is {2**40}"):
+        ag.draw(token, tmp_path / "graph.svg", {2**40: "a"})
+    for name in ("\ud800", "a\0b"):
+        with pytest.raises(ValueError, match=r"draw: the names in isymbols .*, but one is '.*\\"):
+            ag.draw(token, tmp_path / "graph.svg", [name])
     with pytest.raises(TypeError, match="draw: isymbols must be a dict"):
         ag.draw(token, tmp_path / "graph.svg", "a")
     assert list(tmp_path.iterdir()) == []
@@ -177,8 +185,15 @@ def test_a_picture_replaces_the_old_one_with_ordinary_rights(token, tmp_path):
 
 
 def test_a_folder_that_is_missing_is_an_os_error(token, tmp_path):
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(
+        FileNotFoundError, match=r"draw: cannot write '.*nowhere/graph.svg': No such"
+    ):
         ag.draw(token, tmp_path / "nowhere" / "graph.svg")
+
+
+def test_only_a_graph_can_be_drawn(token, tmp_path):
+    with pytest.raises(TypeError, match="draw: a Graph is needed, but its type is list"):
+        ag.draw([token], tmp_path / "graph.svg")
 
 
 def test_without_pygraphviz_the_message_says_what_to_do(token, tmp_path, monkeypatch):

@@ -60,12 +60,16 @@ def draw(
 
     Raises:
         ImportError: If ``pygraphviz`` is not installed.
-        ValueError: If the format is unknown, a label has no symbol, or the graph is too large.
+        ValueError: If the format is unknown, a label has no symbol, a symbol cannot be written, or
+            the graph is too large.
+        OSError: If the file cannot be written.
         TimeoutError: If the layout takes too long.
 
     >>> import arcgrad as ag
     >>> ag.draw(ag.chain_graph([2, 0, 1]), "cab.svg", ["a", "b", "c"])
     """
+    if not isinstance(graph, Graph):
+        raise TypeError(f"draw: a Graph is needed, but its type is {type(graph).__name__}")
     path = Path(file_name)
     kind = path.suffix[1:].lower()
     if kind not in FORMATS:
@@ -89,7 +93,11 @@ def draw(
         dot = to_dot(graph, isymbols, osymbols)
     except (TypeError, ValueError) as error:
         raise type(error)(str(error).replace("write_dot", "draw", 1)) from None
-    _files.write(path, _render(graph, dot, kind, max_seconds))
+    picture = _render(graph, dot, kind, max_seconds)
+    try:
+        _files.write(path, picture)
+    except OSError as error:
+        raise OSError(error.errno, f"draw: cannot write {str(path)!r}: {error.strerror}") from None
 
 
 def svg(graph: Graph) -> str | None:
