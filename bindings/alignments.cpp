@@ -28,11 +28,11 @@ bool is_graph(nb::handle target) {
 nb::object of_graphs(const Tokens& tokens, nb::handle target, bool outputs) {
   const char* op = "alignment_graph";
   Batch batch;
-  if (!nb::try_cast(target, batch))
+  if (!nb::try_cast(target, batch) || !batch.wrong_type.empty())
     throw nb::type_error(
         "alignment_graph: a list of targets must hold graphs only or labels only, but it holds "
         "both");
-  const std::vector<Graph> targets = snapshots(batch.graphs);
+  const std::vector<Graph> targets = snapshots(op, batch);
   std::vector<Graph> graphs;
   {
     nb::gil_scoped_release release;

@@ -11,11 +11,30 @@ nb::object as_array(const char* op, const char* what, nb::handle values) {
     return numpy.attr("asarray")(values);
   } catch (nb::python_error& error) {
     throw nb::type_error(
-        text(op, ": ", what, " must be array-like, but NumPy says: ", error.what()).c_str());
+        text(op, ": ", what, " must be array-like, but NumPy says: ", show(error.value())).c_str());
   }
 }
 
-std::string show(nb::handle object) { return nb::str(object).c_str(); }
+std::string show(nb::handle object) {
+  // Half a surrogate pair has no UTF-8.
+  return nb::cast<nb::bytes>(nb::str(object).attr("encode")("utf-8", "backslashreplace")).c_str();
+}
+
+std::vector<Graph> snapshots(const char* op, const GraphList& list) {
+  if (!list.wrong_type.empty())
+    throw nb::type_error(text(op, " (element ", list.graphs.size(), " of ", list.size,
+                              "): it must be a Graph, but it is of type ", list.wrong_type)
+                             .c_str());
+  return snapshots(list.graphs);
+}
+
+std::optional<uint64_t> to_seed(const char* op, const Seed& seed) {
+  if (seed.number.is_none()) return std::nullopt;
+  uint64_t number = 0;
+  require(nb::try_cast(seed.number, number), op,
+          "the seed must be between 0 and 2**64 - 1, but it is ", show(seed.number));
+  return number;
+}
 
 namespace {
 
@@ -137,10 +156,16 @@ Semiring to_semiring(const char* op, const std::string& name) {
 
 DType to_dtype(const char* op, nb::handle dtype) {
   std::string name;
-  if (nb::isinstance<nb::str>(dtype)) name = nb::cast<std::string>(dtype);
+  if (nb::isinstance<nb::str>(dtype)) name = show(dtype);
   if (name != "float32" && name != "float64") {
     nb::module_ numpy = nb::module_::import_("numpy");
-    name = show(numpy.attr("dtype")(dtype));
+    try {
+      name = show(numpy.attr("dtype")(dtype));
+    } catch (nb::python_error&) {
+      throw nb::type_error(
+          text(op, ": the dtype must be float32 or float64, but it is ", nb::repr(dtype).c_str())
+              .c_str());
+    }
   }
   require(name == "float32" || name == "float64", op,
           "the dtype must be float32 or float64, but it is ", name);

@@ -18,10 +18,22 @@ using namespace nb::literals;
 
 namespace arcgrad::bindings {
 
+/// A list of graphs, as Python passes it. It may hold other things, of which snapshots() complains:
+/// only there it is known for which operation.
+struct GraphList {
+  std::vector<Graph> graphs;  // those before the first thing that is no graph
+  size_t size = 0;
+  std::string wrong_type;  // of that thing; empty if there is none
+};
+
 /// A graph or a list of graphs, as Python passes it.
-struct Batch {
-  std::vector<Graph> graphs;
+struct Batch : GraphList {
   bool is_list = false;
+};
+
+/// Any whole number or None, as Python passes it; to_seed() looks at its size.
+struct Seed {
+  nb::object number;
 };
 
 /// True or False, or such a value of NumPy, which comparing its numbers gives.
@@ -38,6 +50,10 @@ inline std::vector<Graph> snapshots(const std::vector<Graph>& graphs) {
   return out;
 }
 
+/// The same of a list, which must hold graphs only.
+std::vector<Graph> snapshots(const char* op, const GraphList& list);
+
+std::optional<uint64_t> to_seed(const char* op, const Seed& seed);
 /// "log" or "tropical".
 Semiring to_semiring(const char* op, const std::string& name);
 /// Whatever numpy.dtype() understands, as long as it is float32 or float64.
@@ -110,9 +126,41 @@ struct type_caster<arcgrad::bindings::Flag> {
 };
 
 template <>
+struct type_caster<arcgrad::bindings::Seed> {
+  NB_TYPE_CASTER(arcgrad::bindings::Seed, const_name("int"))
+
+  bool from_python(handle source, uint8_t, cleanup_list*) noexcept {
+    value.number = source.is_none() ? borrow(source) : steal(PyNumber_Index(source.ptr()));
+    if (!value.number.is_valid()) PyErr_Clear();
+    return value.number.is_valid();
+  }
+};
+
+template <>
+struct type_caster<arcgrad::bindings::GraphList> {
+  NB_TYPE_CASTER(arcgrad::bindings::GraphList, make_caster<std::vector<arcgrad::Graph>>::Name)
+
+  bool from_python(handle source, uint8_t flags, cleanup_list* cleanup) noexcept {
+    make_caster<std::vector<object>> items;
+    if (!items.from_python(source, flags, cleanup)) return false;
+    value.size = items.value.size();
+    value.graphs.reserve(value.size);
+    for (const object& item : items.value) {
+      make_caster<arcgrad::Graph> graph;
+      if (item.is_none() || !graph.from_python(item, flags, cleanup)) {
+        value.wrong_type = inst_name(item).c_str();
+        break;
+      }
+      value.graphs.push_back(graph.operator arcgrad::Graph&());
+    }
+    return true;
+  }
+};
+
+template <>
 struct type_caster<arcgrad::bindings::Batch> {
   NB_TYPE_CASTER(arcgrad::bindings::Batch, make_caster<arcgrad::Graph>::Name + const_name(" | ") +
-                                               make_caster<std::vector<arcgrad::Graph>>::Name)
+                                               make_caster<arcgrad::bindings::GraphList>::Name)
 
   bool from_python(handle source, uint8_t flags, cleanup_list* cleanup) noexcept {
     make_caster<arcgrad::Graph> single;
@@ -121,10 +169,9 @@ struct type_caster<arcgrad::bindings::Batch> {
       value.is_list = false;
       return true;
     }
-    make_caster<std::vector<arcgrad::Graph>> many;
+    make_caster<arcgrad::bindings::GraphList> many;
     if (!many.from_python(source, flags, cleanup)) return false;
-    value.graphs = std::move(many.value);
-    value.is_list = true;
+    value = {std::move(many.value), true};
     return true;
   }
 };

@@ -310,10 +310,15 @@ Graph(2 nodes, 1 arc, start [0], accept [1], float32, calc_grad)
       },
       "calc_grad"_a = true, nb::kw_only(), "dtype"_a = "float32");
   graph.def(nb::init<const Graph&>(), "graph"_a, "Another handle on the same graph.");
-  graph.def_static("from_arrays", &from_arrays, "src"_a, "dst"_a, "ilabel"_a,
-                   "olabel"_a = nb::none(), "weight"_a = nb::none(), nb::kw_only(), "start"_a,
-                   "accept"_a, "num_nodes"_a = nb::none(), "dtype"_a = nb::none(),
-                   "calc_grad"_a = true, R"(
+  graph.def_static("from_arrays", &from_arrays, "src"_a.none(), "dst"_a.none(), "ilabel"_a.none(),
+                   "olabel"_a = nb::none(), "weight"_a = nb::none(), nb::kw_only(),
+                   "start"_a.none(), "accept"_a.none(), "num_nodes"_a = nb::none(),
+                   "dtype"_a = nb::none(), "calc_grad"_a = true,
+                   nb::sig("def from_arrays(src: object, dst: object, ilabel: object, "
+                           "olabel: object | None = None, weight: object | None = None, *, "
+                           "start: object, accept: object, num_nodes: int | None = None, "
+                           "dtype: object | None = None, calc_grad: bool = True) -> Graph"),
+                   R"(
 A graph from arrays with one entry per arc.
 
 Args:
@@ -348,10 +353,12 @@ Graph(2 nodes, 2 arcs, start [0], accept [1], float32, calc_grad)
           [](Graph& self, int64_t src, int64_t dst, int64_t ilabel, std::optional<int64_t> olabel,
              double weight) {
             const char* op = "add_arc";
-            return self.add_arc(to_int32(op, "the source node", src),
-                                to_int32(op, "the destination node", dst),
-                                to_int32(op, "the input label", ilabel),
-                                to_int32(op, "the output label", olabel.value_or(ilabel)), weight);
+            // One by one: the order of arguments of a call is that of the compiler.
+            const int32_t from = to_int32(op, "the source node", src);
+            const int32_t to = to_int32(op, "the destination node", dst);
+            const int32_t in = to_int32(op, "the input label", ilabel);
+            const int32_t out = olabel ? to_int32(op, "the output label", *olabel) : in;
+            return self.add_arc(from, to, in, out, weight);
           },
           "src"_a, "dst"_a, "ilabel"_a, "olabel"_a = nb::none(), "weight"_a = 0.0,
           "Adds an arc and returns its id. Without ``olabel`` both labels are ``ilabel``.")
@@ -496,7 +503,7 @@ Graph(2 nodes, 2 arcs, start [0], accept [1], float32, calc_grad)
           [](Graph& self, nb::handle weights) {
             self.set_weights(to_weights("set_weights", weights, self.dtype()));
           },
-          "weights"_a, R"(
+          "weights"_a.none(), nb::sig("def set_weights(self, weights: object) -> None"), R"(
 Replaces the weights by a copy of an array-like of any shape with one entry per arc.
 
 Earlier results keep the weights they were computed with, and so do their gradients.

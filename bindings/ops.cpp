@@ -19,8 +19,8 @@ void def_op(nb::module_& m, const char* name, Op op, const char* doc, const Extr
       "graph"_a, extra..., doc);
   m.def(
       name,
-      [name, op](const std::vector<Graph>& graphs, Args... args) {
-        const std::vector<Graph> inputs = snapshots(graphs);
+      [name, op](const GraphList& graphs, Args... args) {
+        const std::vector<Graph> inputs = snapshots(name, graphs);
         nb::gil_scoped_release release;
         return map(name, op, inputs, args...);
       },
@@ -40,8 +40,8 @@ void def_score(nb::module_& m, const char* name, Op op, const char* doc) {
       "graph"_a, doc);
   m.def(
       name,
-      [op](const std::vector<Graph>& graphs) {
-        const std::vector<Graph> inputs = snapshots(graphs);
+      [name, op](const GraphList& graphs) {
+        const std::vector<Graph> inputs = snapshots(name, graphs);
         nb::gil_scoped_release release;
         return op(inputs);
       },
@@ -62,7 +62,7 @@ void def_op2(nb::module_& m, const char* name, Op op, const char* doc) {
   m.def(
       name,
       [name, op](const Batch& first, const Batch& second) {
-        const std::vector<Graph> a = snapshots(first.graphs), b = snapshots(second.graphs);
+        const std::vector<Graph> a = snapshots(name, first), b = snapshots(name, second);
         nb::gil_scoped_release release;
         return map2(name, op, a, b);
       },
@@ -229,16 +229,16 @@ array([[0.33, 0.67, 0.  ],
 )");
   m.def(
       "arc_posteriors",
-      [](const std::vector<Graph>& graphs, const std::string& semiring,
-         const std::optional<Batch>& wrt) {
-        const std::vector<Graph> inputs = snapshots(graphs);
+      [](const GraphList& graphs, const std::string& semiring, const std::optional<Batch>& wrt) {
+        const char* op = "arc_posteriors";
+        const std::vector<Graph> inputs = snapshots(op, graphs);
         const std::vector<Graph> factors =
-            wrt ? snapshots(wrt->graphs) : std::vector<Graph>{Graph(nullptr)};
+            wrt ? snapshots(op, *wrt) : std::vector<Graph>{Graph(nullptr)};
         nb::gil_scoped_release release;
-        const size_t size = batch_size("arc_posteriors", inputs.size(), factors.size());
-        require(size == inputs.size(), "arc_posteriors", "there must be one wrt per graph, ",
-                inputs.size(), " in all, or one for all, but there are ", factors.size());
-        return map_batch("arc_posteriors", size, [&](size_t i) {
+        const size_t size = batch_size(op, inputs.size(), factors.size());
+        require(size == inputs.size(), op, "there must be one wrt per graph, ", inputs.size(),
+                " in all, or one for all, but there are ", factors.size());
+        return map_batch(op, size, [&](size_t i) {
           return posteriors(inputs[i], factors[factors.size() == 1 ? 0 : i], semiring);
         });
       },
@@ -254,8 +254,7 @@ array([[0.33, 0.67, 0.  ],
         const int32_t step = to_int32(op, "the stride", stride);
         const int32_t spread = to_int32(op, "the dilation", dilation);
         const Semiring kind = to_semiring(op, semiring);
-        const std::vector<Graph> first = snapshots(graphs.graphs),
-                                 second = snapshots(emissions.graphs);
+        const std::vector<Graph> first = snapshots(op, graphs), second = snapshots(op, emissions);
         nb::gil_scoped_release release;
         return outer_score(first, second, size, step, spread, kind);
       },
@@ -367,7 +366,8 @@ Gradient: that of the scores. Time: as these, but memory is read and written onc
   m.def(
       "sequence_loss",
       [](const Batch& graph, const Batch& emissions, Flag normalize) {
-        const std::vector<Graph> a = snapshots(graph.graphs), b = snapshots(emissions.graphs);
+        const std::vector<Graph> a = snapshots("sequence_loss", graph),
+                                 b = snapshots("sequence_loss", emissions);
         nb::gil_scoped_release release;
         return sequence_loss(a, b, normalize);
       },
@@ -444,8 +444,8 @@ weights are read, and one number per node is set.
       [](const Batch& graphs, const Batch& emissions, double beam,
          std::optional<int64_t> max_active, std::optional<double> lattice_beam) {
         const Pruning pruning = to_pruning(beam, max_active, lattice_beam);
-        const std::vector<Graph> first = snapshots(graphs.graphs),
-                                 second = snapshots(emissions.graphs);
+        const std::vector<Graph> first = snapshots("beam_search", graphs),
+                                 second = snapshots("beam_search", emissions);
         nb::gil_scoped_release release;
         return beam_search(first, second, pruning);
       },
@@ -489,8 +489,8 @@ string can reach and that may still be on one of the n paths.
 )");
   m.def(
       "best_paths",
-      [](const std::vector<Graph>& graphs, int64_t n, Flag unique) {
-        const std::vector<Graph> inputs = snapshots(graphs);
+      [](const GraphList& graphs, int64_t n, Flag unique) {
+        const std::vector<Graph> inputs = snapshots("best_paths", graphs);
         nb::gil_scoped_release release;
         return best_paths(inputs, n, unique);
       },
@@ -763,10 +763,11 @@ True
   m.def(
       "rand_equivalent",
       [](const Graph& a, const Graph& b, int64_t num_samples, double tol, int64_t max_length,
-         std::optional<uint64_t> seed) {
+         const Seed& seed) {
         const Graph first = a.snapshot(), second = b.snapshot();
+        const std::optional<uint64_t> number = to_seed("rand_equivalent", seed);
         nb::gil_scoped_release release;
-        return rand_equivalent(first, second, num_samples, tol, max_length, seed);
+        return rand_equivalent(first, second, num_samples, tol, max_length, number);
       },
       "a"_a, "b"_a, "num_samples"_a = 100, "tol"_a = 1e-4, "max_length"_a = 1000, nb::kw_only(),
       "seed"_a = nb::none(), R"(
@@ -791,10 +792,11 @@ True
 )");
   m.def(
       "sample",
-      [](const Graph& graph, int64_t max_length, std::optional<uint64_t> seed) {
+      [](const Graph& graph, int64_t max_length, const Seed& seed) {
         const Graph input = graph.snapshot();
+        const std::optional<uint64_t> number = to_seed("sample", seed);
         nb::gil_scoped_release release;
-        return sample(input, max_length, seed);
+        return sample(input, max_length, number);
       },
       "graph"_a, "max_length"_a = 1000, nb::kw_only(), "seed"_a = nb::none(), R"(
 A path drawn with probability exp(score - forward_score), as a chain graph.
@@ -802,10 +804,11 @@ A path drawn with probability exp(score - forward_score), as a chain graph.
 Args:
     graph: A graph, or a list of graphs; element i of a list is drawn with ``seed`` + i.
     max_length: The largest number of arcs.
-    seed: Makes the path repeatable.
+    seed: Makes the path repeatable; a whole number between 0 and 2**64 - 1.
 
 Raises:
-    ValueError: If no path is accepted, the drawn path is too long, or as :func:`forward_score`.
+    ValueError: If no path is accepted, the drawn path is too long, the seed is out of range, or as
+        :func:`forward_score`.
 
 Gradient: each arc of the path passes its gradient to the arc it came from.
 
@@ -815,11 +818,12 @@ Gradient: each arc of the path passes its gradient to the arc it came from.
 )");
   m.def(
       "sample",
-      [](const std::vector<Graph>& graphs, int64_t max_length, std::optional<uint64_t> seed) {
-        const std::vector<Graph> inputs = snapshots(graphs);
+      [](const GraphList& graphs, int64_t max_length, const Seed& seed) {
+        const std::vector<Graph> inputs = snapshots("sample", graphs);
+        const std::optional<uint64_t> first = to_seed("sample", seed);
         nb::gil_scoped_release release;
         return map_batch("sample", inputs.size(), [&](size_t i) {
-          return sample(inputs[i], max_length, seed ? std::optional(*seed + i) : seed);
+          return sample(inputs[i], max_length, first ? std::optional(*first + i) : first);
         });
       },
       "graph"_a, "max_length"_a = 1000, nb::kw_only(), "seed"_a = nb::none());

@@ -49,7 +49,7 @@ Returns:
 )");
   m.def(
       "explain",
-      [](const std::vector<Graph>& graphs) { return trellis::explain(snapshots(graphs)); },
+      [](const GraphList& graphs) { return trellis::explain(snapshots("explain", graphs)); },
       "graph"_a);
   m.def("set_history_limit", &trellis::set_history_limit, "num_bytes"_a, R"(
 Sets how much memory the scores of one call may keep for their gradients.

@@ -312,6 +312,62 @@ def test_wrong_sample_arguments(graph):
             ag.sample(graph, **options)
 
 
+@pytest.mark.parametrize("seed", [-1, 2**64, 2**70])
+def test_a_seed_has_64_bits(seed, graph):
+    for op, arguments in ((ag.sample, [graph]), (ag.sample, [[graph]])):
+        assert_form(refuse(op, *arguments, seed=seed), "sample", "the seed", seed)
+    message = refuse(ag.rand_equivalent, graph, graph, seed=seed)
+    assert_form(message, "rand_equivalent", "the seed", seed)
+    ag.sample(graph, seed=2**64 - 1)
+    ag.sample(graph, seed=np.int64(3))
+
+
+def test_a_list_with_something_else_than_graphs(graph):
+    for op in (ag.forward_score, ag.remove, ag.sample, ag.arc_posteriors, ag.backward, ag.explain):
+        with pytest.raises(TypeError) as caught:
+            op([graph, None])
+        assert_form(str(caught.value), f"{op.__name__} (element 1 of 2)", "a Graph", "NoneType")
+    for op in (ag.intersect, ag.add, ag.sequence_loss, ag.beam_search, ag.outer_score, ag.grad):
+        for arguments in (([graph, graph, "a"], graph), ([graph], [graph, graph, "a"])):
+            with pytest.raises(TypeError) as caught:
+                op(*arguments)
+            assert_form(str(caught.value), f"{op.__name__} (element 2 of 3)", "a Graph", "str")
+    with pytest.raises(TypeError, match=r"hvp \(element 0 of 1\): it must be a Graph"):
+        ag.hvp(graph, [3], [graph])
+    with pytest.raises(TypeError, match=r"best_paths \(element 0 of 1\): it must be a Graph"):
+        ag.best_paths([3], 1)
+
+
+def test_the_label_that_is_too_large_is_named(graph):
+    assert "the input label" in refuse(graph.add_arc, 0, 1, 2**31)
+    assert "the output label" in refuse(graph.add_arc, 0, 1, 0, 2**31)
+
+
+def test_none_is_no_array(graph):
+    with pytest.raises(TypeError, match=r"set_weights: weights must be array-like, but .* None"):
+        graph.set_weights(None)
+    for name in ("src", "dst", "ilabel", "start", "accept"):
+        with pytest.raises(TypeError, match=f"from_arrays: {name} must be array-like, but .* None"):
+            ag.Graph.from_arrays(**arrays(**{name: None}))
+
+
+def test_what_numpy_says_is_one_line(graph):
+    class Array:
+        def __array__(self, dtype=None, copy=None):
+            raise TypeError("not today")
+
+    with pytest.raises(TypeError, match=r"^set_weights: .*, but NumPy says: not today$"):
+        graph.set_weights(Array())
+
+
+def test_text_that_utf8_cannot_hold():
+    with pytest.raises(TypeError, match=r"chain_graph: labels must be .*, but it is \\ud800"):
+        ag.chain_graph("\ud800")
+    for dtype in ("\ud800", "nonsense"):
+        with pytest.raises(TypeError, match=r"Graph: the dtype must be .*, but it is '"):
+            ag.Graph(dtype=dtype)
+
+
 def test_wrong_grad_arguments(graph):
     score = ag.forward_score(graph)
     for call in (
