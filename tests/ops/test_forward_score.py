@@ -1,3 +1,5 @@
+"""Scores over all paths: their values, gradients and errors, also of graphs with cycles."""
+
 import math
 
 import numpy as np
@@ -146,6 +148,29 @@ def test_a_large_component_agrees_with_a_matrix_inverse():
     assert weights(ag.grad(score, graph)) == pytest.approx(expected, abs=1e-10)
 
 
+def test_the_largest_component_agrees_with_a_linear_system():
+    # A ring through all nodes, arcs to near ones, and arcs between any two.
+    size, rng = 2048, np.random.default_rng(0)
+    nodes = np.arange(size)
+    src = np.concatenate([nodes, nodes, rng.integers(0, size, 100)])
+    dst = np.concatenate([np.roll(nodes, -1), (nodes + 3) % size, rng.integers(0, size, 100)])
+    value = rng.uniform(0.1, 1.0, len(src))
+    value *= rng.uniform(0.9, 0.99, size)[src] / np.bincount(src, value, size)[src]
+    graph = ag.Graph.from_arrays(
+        src, dst, src % 5, weight=np.log(value), start=[0, 700], accept=[1999, 3], num_nodes=size
+    )
+    matrix = np.eye(size)
+    np.add.at(matrix, (src, dst), -value)
+    ends = np.zeros((2, size))
+    ends[0, [0, 700]] = ends[1, [1999, 3]] = 1.0
+    before, after = np.linalg.solve(matrix.T, ends[0]), np.linalg.solve(matrix, ends[1])
+    total = before @ ends[1]
+    score = ag.forward_score(graph)
+    assert score.item() == pytest.approx(math.log(total), abs=1e-10)
+    expected = before[src] * value * after[dst] / total
+    np.testing.assert_allclose(weights(ag.grad(score, graph)), expected, rtol=1e-8, atol=1e-10)
+
+
 def test_rejects_a_component_that_is_too_large():
     nodes = np.arange(2049)
     graph = ag.Graph.from_arrays(
@@ -264,3 +289,34 @@ def test_the_hessian_of_a_large_graph_agrees_with_finite_differences():
     expected = (gradient_at(1e-5) - gradient_at(-1e-5)) / 2e-5
     actual = weights(ag.hvp(ag.forward_score(graph), graph, vector))
     assert np.abs(actual - expected).max() < 1e-8
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("mean", [-1.5, 0.0, 2.0])
+def test_far_arcs_without_gradient_score_as_with_it(mean, dtype):
+    # Sums over many nodes that are far apart are made in another way; with arcs in no order, not.
+    size, rng = 120_000, np.random.default_rng(0)
+    src = np.repeat(np.arange(size - 1), 3)
+    dst = rng.integers(src + 1, size)
+    dst[::3] = src[::3] + 1
+    assert np.mean(dst - src > 2**15) > 1 / 8
+    weight = rng.normal(mean, 1.0, len(src)).astype(dtype)
+    weight[rng.random(len(src)) < 0.01] = -math.inf
+    weight[::3] = np.maximum(weight[::3], -9.0)
+
+    def scores(order):
+        graph = ag.Graph.from_arrays(
+            src[order], dst[order], order % 4, weight=weight[order], start=[0, 5], accept=[size - 1]
+        )
+        kept = ag.forward_score(graph)
+        assert kept.calc_grad
+        with ag.no_grad():
+            inside = ag.forward_score(graph)
+        graph.calc_grad = False
+        without = ag.forward_score(graph)
+        assert not without.calc_grad
+        return kept.item(), inside.item(), without.item()
+
+    kept, inside, without = scores(np.arange(len(src)))
+    assert kept == inside == without
+    assert scores(rng.permutation(len(src))) == pytest.approx((kept,) * 3, rel=1e-12)
