@@ -12,7 +12,7 @@ import pytest
 from gradients import assert_gradient, assert_second_order, like
 from hypothesis import given
 from strategies import acceptors, graphs
-from tools import acceptor, build, run_python, snapshot, weights, with_weights
+from tools import acceptor, build, run_python, snapshot, weights, with_dtype, with_weights
 
 import arcgrad as ag
 
@@ -468,6 +468,40 @@ def test_second_order_of_a_loss(graph_):
         return ag.subtract(ag.forward_score(g), numerator)
 
     assert_second_order(loss, graph_)
+
+
+def soft(best):
+    """A score that bends where best scores alone do not: their deltas depend on all of them."""
+    return lambda *inputs: ag.forward_score(ag.union(best(*inputs)))
+
+
+def test_second_order_of_a_sum_of_best_scores():
+    # The gradients along each best path are shares that change with the other.
+    first = build(3, {0}, {2}, [(0, 1, 0, 0, 0.5), (1, 2, 1, 1, 0.25), (0, 2, 2, 2, 1.0)])
+    second = build(2, {0}, {1}, [(0, 0, 0, 0, -0.5), (0, 1, 1, 1, 0.75), (0, 1, 1, 1, 0.0)])
+    score = soft(lambda a, b: [ag.viterbi_score(a), ag.viterbi_score(b)])
+    assert_gradient(score, first, second)
+    assert_second_order(score, first, second)
+    assert_second_order(soft(lambda a, b: ag.viterbi_score([a, b, a])), first, second)
+    # In closed form: only the one arc of the first and the one of the second count.
+    share = 1 / (1 + math.exp(0.75 - 1.0))
+    vectors = [np.array([7.0, 7.0, 2.0]), np.array([7.0, 0.5, 7.0])]
+    along = share * (1 - share) * (2.0 - 0.5)
+    for dtype in ("float32", "float64"):
+        inputs = [with_dtype(graph, dtype) for graph in (first, second)]
+        found = ag.hvp(score(*inputs), inputs, vectors)
+        assert [graph.dtype for graph in found] == [dtype] * 2
+        assert weights(found[0]) == pytest.approx([0.0, 0.0, along], rel=1e-6)
+        assert weights(found[1]) == pytest.approx([0.0, -along, 0.0], rel=1e-6)
+
+
+@given(acceptors(max_arcs=6), acceptors(max_arcs=6))
+def test_second_order_of_best_scores_of_any_graphs(first, second):
+    def best(a, b):
+        scores = [ag.viterbi_score(a), ag.viterbi_score(b), ag.viterbi_score(ag.concat([a, b]))]
+        return [*scores, ag.scalar_graph(0.5, calc_grad=False)]
+
+    assert_second_order(soft(best), first, second)
 
 
 def test_a_gradient_can_be_used_in_a_further_program(graph):
