@@ -5,19 +5,22 @@ import pytest
 from gradients import assert_gradient, assert_second_order
 from hypothesis import given
 from hypothesis import strategies as st
-from tools import build, snapshot, weights, with_dtype, with_weights
+from tools import acceptor, build, snapshot, weights, with_dtype, with_weights
 from trellis_cases import (
     GRAPHS,
     HARD,
     Case,
     back_off,
+    bigram,
     cases,
+    ctc,
     dense,
     every_class,
     every_dtype,
     explicit,
     forced,
     generator,
+    grid_array,
     sample_case,
 )
 
@@ -74,6 +77,52 @@ def test_best_scores_have_no_curvature():
     for score in (best, mixed):
         assert_gradient(score, graph, emissions)
         assert_second_order(score, graph, emissions)
+
+
+def test_second_order_where_best_scores_share_a_sum():
+    # The delta of each best score depends on the others.
+    rng = generator()
+    first, second = back_off(3, 4, rng), bigram(3, rng, ends=True)
+    frames, fewer = dense(rng.normal(size=(4, 3))), dense(rng.normal(size=(2, 3)))
+
+    def each(g, h, e, f):
+        products = [ag.intersect(g, e), ag.intersect(h, e), ag.intersect(g, f)]
+        return ag.forward_score(ag.union([ag.viterbi_score(product) for product in products]))
+
+    def together(g, h, e, f):
+        products = ag.intersect([g, h, g, h], [e, e, f, f])
+        scores = ag.viterbi_score([*products, g, products[0]])
+        return ag.forward_score(ag.union(scores))
+
+    def flat(g):
+        return with_weights(g, np.minimum(weights(g), -0.25))
+
+    inputs = [flat(first), second, frames, fewer]
+    for score in (each, together):
+        assert_gradient(score, *inputs)
+        assert_second_order(score, *inputs)
+        assert_second_order(lambda g, h, score=score: score(g, h, frames, fewer), *inputs[:2])
+        assert_second_order(
+            lambda e, score=score: score(*(g.detach() for g in inputs[:2]), e, fewer), frames
+        )
+
+
+@every_dtype
+def test_second_order_of_best_scores_in_closed_form(dtype):
+    # Of two sums of emissions, each the best of its graph, the shares change with the difference.
+    array = np.array([[1.0, 0.0, -1.0], [0.5, 0.0, 2.0]])
+    graphs = [acceptor((0, 0), (1, 1), dtype=dtype), acceptor((2, 2), (2, 1), dtype=dtype)]
+    emissions = dense(array, dtype)
+    score = ag.forward_score(ag.union(ag.viterbi_score(ag.intersect(graphs, emissions))))
+    vector = generator(1).normal(size=array.shape)
+    taken = np.zeros((2, *array.shape))
+    taken[0, :, 0] = taken[1, :, 2] = 1.0
+    share = 1 / (1 + np.exp((taken[1] - taken[0]).ravel() @ array.ravel()))
+    away = taken[0] - taken[1]
+    expected = share * (1 - share) * np.sum(away * vector) * away
+    (found,) = ag.hvp(score, [emissions], [vector.ravel()])
+    assert str(found.dtype) == dtype
+    assert weights(found) == pytest.approx(expected.ravel(), rel=1e-6, abs=1e-9)
 
 
 def test_the_best_path_keeps_output_labels():
@@ -198,3 +247,110 @@ def same_bits_of_paths(first, second):
     return np.array_equal(first.ilabels(), second.ilabels()) and np.array_equal(
         weights(first), weights(second)
     )
+
+
+def best_by_numpy(graph, array):
+    """Score, labels, weights and arcs of the best path, by the rule for ties in a product.
+
+    The graph is an acceptor without epsilons and with one start. All numbers are multiples of 1/8.
+    """
+    src, dst, label, _, weight = graph.arcs()
+    order = np.lexsort((label, src))  # stable, so then by arc
+    src, dst, label = src[order], dst[order], label[order]
+    weight = np.asarray(weight, np.float64)[order]
+    nodes, begin = np.unique(src, return_index=True)
+    end = np.append(begin, len(src))[1:]
+    rest = np.full((len(array) + 1, graph.num_nodes()), -np.inf)
+    rest[-1, graph.accept()] = 0.0
+    for t in range(len(array) - 1, -1, -1):
+        ways = weight + array[t, label] + rest[t + 1, dst]
+        rest[t, nodes] = np.maximum.reduceat(ways, begin)
+    (node,) = graph.start()
+    span = dict(zip(nodes.tolist(), zip(begin.tolist(), end.tolist(), strict=True), strict=True))
+    score, path, taken = rest[0, node], [], []
+    for t in range(len(array)):
+        ways = slice(*span[int(node)])
+        own = weight[ways] + array[t, label[ways]]
+        k = int(np.argmax(own + rest[t + 1, dst[ways]] == rest[t, node])) + ways.start
+        path.append(k)
+        taken.append(own[k - ways.start])
+        node = dst[k]
+    return float(score), label[path].tolist(), taken, order[path]
+
+
+def skipping(rng):
+    """A chain with weights, each label at one place of it."""
+    return ctc(rng.integers(1, 20, 210).tolist(), rng=rng)
+
+
+def sparse(rng, count=330):
+    """Three arcs to any nodes from each."""
+    src = np.repeat(np.arange(count), 3)
+    dst, labels = rng.integers(0, count, len(src)), rng.integers(0, 20, len(src))
+    dst[::3] = (src[::3] + 1) % count
+    values = grid_array(rng, len(src))
+    return ag.Graph.from_arrays(
+        src, dst, labels, weight=values, start=[0], accept=np.arange(count), dtype="float64"
+    )
+
+
+def nearly_level(rng, length, num_labels):
+    """Now and then a label is worse than all others: more paths tie than are looked at."""
+    return np.where(rng.random((length, num_labels)) < 0.02, -1.0, 0.0)
+
+
+def uneven(rng, length, num_labels):
+    return grid_array(rng, (length, num_labels))
+
+
+LONG = {
+    "diagonals": (skipping, 7800, 1, uneven),
+    "terms": (sparse, 9800, 1, uneven),
+    "terms of several examples": (lambda rng: sparse(rng, 120), 3500, 7, nearly_level),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+@every_dtype
+def test_best_paths_too_long_to_keep_all_scores(name, dtype):
+    make_graph, length, count, make = LONG[name]
+    rng = generator(4)
+    graph = with_dtype(make_graph(rng), dtype)
+    if make is nearly_level:
+        graph = with_weights(graph, np.zeros(graph.num_arcs()))
+    # The scores of all frames, of which no more than 24 MB are kept.
+    lanes = 1 if count == 1 else 8
+    assert 8 * lanes * length * (graph.num_nodes() - 1) > 24 << 20
+    num_labels = int(graph.ilabels().max()) + 1
+    arrays = [make(rng, length - 5 * i, num_labels) for i in range(count)]
+    products = ag.intersect(graph, [dense(a, "float32", calc_grad=False) for a in arrays])
+    scores, paths = ag.viterbi_score(products), ag.viterbi_path(products)
+    for i in (0, count - 1):
+        score, labels, values, taken = best_by_numpy(graph, arrays[i])
+        assert scores[i].item() == score
+        assert paths[i].labels_to_list() == labels
+        assert weights(paths[i]).tolist() == values
+        arcs = np.bincount(taken, minlength=graph.num_arcs())
+        np.testing.assert_array_equal(weights(ag.grad(scores[i], graph)), arcs)
+
+
+@every_dtype
+def test_the_best_path_through_all_transitions_too_long_to_keep_all_scores(dtype):
+    # Every label may follow every other at its own price, so each frame has its best labels.
+    size, length, rng = 64, 50_000, generator(4)
+    assert 8 * length * size > 24 << 20
+    price = rng.integers(0, 2, size)
+    graph = with_dtype(bigram(size, rng), dtype)
+    graph = with_weights(graph, price[graph.ilabels()])
+    array = nearly_level(rng, length, size)
+    labels = np.argmax(array + price, axis=1)
+    taken = (array + price)[np.arange(length), labels]
+    product = ag.intersect(graph, dense(array, "float32", calc_grad=False))
+    path, score = ag.viterbi_path(product), ag.viterbi_score(product)
+    assert path.labels_to_list() == labels.tolist()
+    assert weights(path).tolist() == taken.tolist()
+    assert score.item() == taken.sum()
+    arcs = np.zeros((size + 1, size))
+    np.add.at(arcs, (np.append(0, labels[:-1] + 1), labels), 1)
+    # Its arcs come by the node that they leave, then by label.
+    np.testing.assert_array_equal(weights(ag.grad(score, graph)), arcs.ravel())
