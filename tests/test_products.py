@@ -14,6 +14,7 @@ import pytest
 from gradients import assert_gradient, assert_second_order, direction, like
 from hypothesis import given
 from hypothesis import strategies as st
+from spec import language
 from tools import acceptor, build, run_python, snapshot, weights, with_dtype, with_weights
 from trellis_cases import (
     CLASSES,
@@ -654,6 +655,54 @@ def test_transducers_around_emissions(first, second, seed):
         expected = [*ag.grad(two, [g, h]), ag.grad(two, x)]
         for a, b in zip(gradients, expected, strict=True):
             assert_near(weights(a), weights(b), 1e-10, "gradient")
+
+
+RELABEL = [(0, 1, 0, 2, 0.5), (1, 1, 1, 1, -0.25), (1, 1, 2, 0, 0.125), (1, 0, 0, 0, -1.0)]
+
+
+@pytest.mark.parametrize("accepted", ["back-off", "bigram", "with epsilons"])
+def test_a_transducer_beside_emissions_and_an_acceptor(accepted, array):
+    # The acceptor is matched by labels that the transducer reads, on either side of it.
+    rng = np.random.default_rng(2)
+    made = {
+        "back-off": back_off(3, 4, rng),
+        "bigram": bigram(3, rng, missing=0.2),
+        "with epsilons": build(
+            2, {0}, {1}, [(0, 0, 0), (0, 1, -1), (1, 0, 2), (1, 1, 1), (1, 1, 0)]
+        ),
+    }
+    g, e = made[accepted], dense(array)
+    other, x = with_dtype(g, "float64"), explicit(array)
+    before = build(2, {0}, {0, 1}, RELABEL)
+    after = build(2, {0}, {0, 1}, [(s, d, o, i, w) for s, d, i, o, w in RELABEL])
+    sides = [
+        (
+            before,
+            ag.compose(before, ag.compose(e, g)),
+            lambda h: ag.compose(h, ag.compose(x, other)),
+        ),
+        (after, ag.compose(ag.compose(g, e), after), lambda h: ag.compose(ag.compose(other, x), h)),
+    ]
+    for h, product, build_out in sides:
+        assert not ag.equal(ag.project_input(h), ag.project_output(h))
+        assert is_deferred(product)
+        copied = with_dtype(h, "float64")
+        truth = build_out(copied)
+        assert language(product) == pytest.approx(language(truth), abs=1e-10)
+        assert len(language(truth)) > 3
+        expected = ag.forward_score(truth)
+        assert_all_equal_built_out([product], [g, h, e], expected, [other, copied, x])
+        best, found = ag.viterbi_path(truth), ag.viterbi_path(product)
+        assert ag.viterbi_score(product).item() == pytest.approx(
+            ag.viterbi_score(truth).item(), rel=1e-12
+        )
+        assert spelled(found) == spelled(best)
+
+
+def spelled(path):
+    """The labels of a path on either side, without epsilons."""
+    sides = path.labels_to_list(), path.labels_to_list(False)
+    return [[label for label in side if label != ag.epsilon] for side in sides]
 
 
 def test_products_of_products(graph, emissions, array):
