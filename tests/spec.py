@@ -16,7 +16,16 @@ from typing import Any, NamedTuple
 
 import hypothesis.strategies as st
 import numpy as np
-from strategies import acceptors, closable, convergent, emissions, graphs, grid, same_structure
+from strategies import (
+    acceptors,
+    closable,
+    convergent,
+    emissions,
+    graphs,
+    grid,
+    same_structure,
+    without_gain,
+)
 
 import arcgrad as ag
 
@@ -73,6 +82,22 @@ def paths(graph: ag.Graph) -> list[Path]:
     return found
 
 
+def simple_paths(graph: ag.Graph) -> list[Path]:
+    """Every path from a start to an accept that visits no node twice."""
+    _, start, accept, arcs = table(graph)
+    found, open_ = [], [(node, (), {node}) for node in start]
+    while open_:
+        node, path, visited = open_.pop()
+        if node in accept:
+            found.append(path)
+        open_ += [
+            (arc.dst, (*path, arc), visited | {arc.dst})
+            for arc in arcs
+            if arc.src == node and arc.dst not in visited
+        ]
+    return found
+
+
 def score(path: Path) -> float:
     return sum(arc.weight for arc in path)
 
@@ -105,7 +130,7 @@ def star(x, plus):
     """1 + x + x^2 + ... by doubling the number of terms; the series must converge."""
     total = np.where(np.eye(len(x), dtype=bool), 0.0, -math.inf)
     power = x
-    for _ in range(10):
+    for _ in range(16):
         total = plus(total, times(power, total, plus))
         power = times(power, power, plus)
     return total
@@ -153,6 +178,23 @@ def total(graph: ag.Graph, plus=LOG) -> float:
     """The joined scores of all paths of a graph with cycles."""
     reached = distances(graph, plus)
     return float(plus.reduce([reached[n] for n in graph.accept().tolist()], initial=-math.inf))
+
+
+class Accepted:
+    """The accepted paths of a graph with cycles, as traces: there may be any number."""
+
+    def __init__(self, graph: ag.Graph):
+        self.table = table(graph)
+
+    def __contains__(self, steps: list[tuple[int, int, float]]) -> bool:
+        nodes = set(self.table.start)
+        for step in steps:
+            nodes = {
+                arc.dst
+                for arc in self.table.arcs
+                if arc.src in nodes and arc[3:] == step and arc.weight > -math.inf
+            }
+        return bool(nodes & set(self.table.accept))
 
 
 def chain(graph: ag.Graph) -> list[tuple[int, int, float]] | None:
@@ -294,6 +336,30 @@ def arc_posteriors_tropical(num_arcs: int, found: list[Path]) -> list[float]:
     return [1.0 if a in ids else 0.0 for a in range(num_arcs)]
 
 
+def expected_counts(graph: ag.Graph) -> list[float]:
+    """How often a path of a graph with cycles takes each arc, on average."""
+    before, after, log_sum = distances(graph), distances(graph, reverse=True), total(graph)
+    values = [before[arc.src] + arc.weight + after[arc.dst] for arc in table(graph).arcs]
+    return [math.exp(value - log_sum) if value > -math.inf else 0.0 for value in values]
+
+
+# A path that is best visits no node twice, or there is one as good that does not.
+
+
+def all_best(found: list[Path]) -> list[Path]:
+    highest = max(map(score, found), default=-math.inf)
+    return [path for path in found if score(path) == highest > -math.inf]
+
+
+def any_viterbi_path(found: list[Path]) -> list[list[tuple[int, int, float]] | None]:
+    return [trace(path) for path in all_best(found)] or [None]
+
+
+def any_counts(num_arcs: int, found: list[Path]) -> list[list[float]]:
+    taken = [{arc.id for arc in path} for path in all_best(found) or [()]]
+    return [[float(a in ids) for a in range(num_arcs)] for ids in taken]
+
+
 def remove(found: list[Path], ilabel: int, olabel: int, plus=LOG) -> Language:
     def kept(path):
         return tuple(arc for arc in path if (arc.ilabel, arc.olabel) != (ilabel, olabel))
@@ -371,6 +437,7 @@ class Op:
     second_order: bool = True
     batch: bool = True
     one_of: bool = False  # the meaning lists every right answer
+    slots: bool = True  # whether one graph may take the place of all
 
     def __str__(self) -> str:
         return f"{self.name}[{self.variant}]" if self.variant else self.name
@@ -396,6 +463,10 @@ def counted_paths(graph):
     return graph.num_arcs(), paths(graph)
 
 
+def counted_simple_paths(graph):
+    return graph.num_arcs(), simple_paths(graph)
+
+
 def weight_list(graph):
     return graph.weights_to_list()
 
@@ -410,6 +481,7 @@ def two(first, second=None):
 
 finite = graphs(impossible=False)
 acyclic, cyclic = one(graphs()), one(convergent())
+level = one(without_gain())  # best paths exist, though going around may cost nothing
 tropical = {"view": partial(language, plus=TROPICAL), "read": partial(language, plus=TROPICAL)}
 on_strings = {"view": strings, "read": strings}
 on_tropical_strings = {
@@ -438,12 +510,22 @@ OPS = [
         "viterbi_score",
         ag.viterbi_score,
         same,
-        cyclic,
+        level,
         "cyclic",
         partial(total, plus=TROPICAL),
         item,
     ),
     Op("viterbi_path", ag.viterbi_path, viterbi_path, acyclic, view=paths, read=chain),
+    Op(
+        "viterbi_path",
+        ag.viterbi_path,
+        any_viterbi_path,
+        level,
+        "cyclic",
+        simple_paths,
+        chain,
+        one_of=True,
+    ),
     *(
         Op(
             "shortest_distance",
@@ -456,7 +538,7 @@ OPS = [
         )
         for backwards in (False, True)
         for semiring, plus in (("log", LOG), ("tropical", TROPICAL))
-        for kind, inputs in (("", acyclic), (",cyclic", cyclic))
+        for kind, inputs in (("", acyclic), (",cyclic", cyclic if plus is LOG else level))
     ),
     Op(
         "arc_posteriors",
@@ -476,13 +558,34 @@ OPS = [
         counted_paths,
         weight_list,
     ),
+    Op(
+        "arc_posteriors",
+        ag.arc_posteriors,
+        same,
+        cyclic,
+        "cyclic",
+        expected_counts,
+        weight_list,
+        second_order=False,
+    ),
+    Op(
+        "arc_posteriors",
+        partial(ag.arc_posteriors, semiring="tropical"),
+        with_count(any_counts),
+        level,
+        "cyclic,tropical",
+        counted_simple_paths,
+        weight_list,
+        second_order=False,
+        one_of=True,
+    ),
     # Scores of products with emissions, which are not built
     *(
         Op(
             score.__name__,
             lambda graph, frames, score=score: score(ag.compose(graph, frames)),
             lambda x, y, meaning=meaning: meaning(compose(x, y)),
-            two(inputs, emissions()),
+            two(inputs if plus is LOG else level_inputs, emissions()),
             kind,
             partial(view, plus=plus),
             item,
@@ -491,9 +594,14 @@ OPS = [
             (ag.forward_score, forward_score, LOG),
             (ag.viterbi_score, viterbi_score, TROPICAL),
         )
-        for kind, inputs, view in (
-            ("product", graphs(), language),
-            ("product,cyclic", convergent(transducer=False), strings),
+        for kind, inputs, level_inputs, view in (
+            ("product", graphs(), graphs(), language),
+            (
+                "product,cyclic",
+                convergent(transducer=False),
+                without_gain(transducer=False),
+                strings,
+            ),
         )
     ),
     Op(
@@ -517,6 +625,16 @@ OPS = [
     # Products
     Op("compose", ag.compose, compose, two(graphs())),
     Op("compose", ag.compose, compose, two(graphs(), emissions()), "emissions"),
+    # What is matched has at most LENGTH labels: it passes through a graph without cycles, or is as
+    # long as what is read.
+    *(
+        Op("compose", ag.compose, compose, inputs, kind, slots=slots, **on_strings)
+        for kind, inputs, slots in (
+            ("cyclic first", two(convergent(), graphs(max_nodes=LENGTH + 1)), False),
+            ("cyclic second", two(graphs(max_nodes=LENGTH + 1), convergent()), True),
+            ("cyclic", two(convergent(epsilon=False, max_nodes=4, max_arcs=6)), True),
+        )
+    ),
     Op("intersect", ag.intersect, compose, two(acceptors())),
     Op("intersect", ag.intersect, compose, two(acceptors(), emissions()), "emissions"),
     Op("intersect", ag.intersect, compose, two(emissions(), acceptors()), "emissions first"),
@@ -568,6 +686,7 @@ OPS = [
         **on_strings,
     ),
     Op("closure", ag.closure, closure, one(closable()), read=strings),
+    Op("closure", ag.closure, closure, one(closable(cyclic=True)), "cyclic", **on_strings),
     # Arithmetic of weights
     Op("negate", ag.negate, negate, one(finite), **on_arcs),
     Op("add", ag.add, add, same_structure(graphs()), **on_arcs),
@@ -590,6 +709,15 @@ OPS = [
         same,
         cyclic,
         "cyclic,tropical",
+        **on_tropical_strings,
+    ),
+    Op(
+        "remove",
+        partial(ag.remove, semiring="tropical"),
+        same,
+        level,
+        "cycles of weight 0,tropical",
+        second_order=False,
         **on_tropical_strings,
     ),
     Op(
@@ -619,6 +747,17 @@ OPS = [
         one(possible),
         view=paths,
         read=chain,
+        batch=False,
+        one_of=True,
+    ),
+    Op(
+        "sample",
+        partial(ag.sample, seed=7),
+        same,
+        one(convergent().filter(lambda graph: total(graph) > -math.inf)),
+        "cyclic",
+        Accepted,
+        chain,
         batch=False,
         one_of=True,
     ),

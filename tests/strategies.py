@@ -71,9 +71,21 @@ def graphs(
     labels = [(i, o) for i in labels for o in labels if transducer or i == o]
     values = weights(low, high, impossible=impossible)
     arcs = []
-    if num_nodes > 1 and draw(st.integers(0, 3)):
+    if num_nodes > 1 - cyclic and draw(st.integers(0, 3)) < 3:
         # Most graphs have a path through all nodes, which random arcs would rarely make.
-        arcs = [step + draw(one_of_each(labels, values)) for step in itertools.pairwise(node)]
+        is_sure = cyclic or not empty_path
+        along = [value for value in values if value > -math.inf] if is_sure else values
+        arcs = [step + draw(one_of_each(labels, along)) for step in itertools.pairwise(node)]
+        if cyclic:
+            # An arc leads back on it, or stays. Often nothing around that cycle has a label.
+            first, last = sorted(draw(st.integers(0, num_nodes - 1)) for _ in range(2))
+            arcs.append((node[last], node[first], *draw(one_of_each(labels, along))))
+            if epsilon and draw(st.booleans()):
+                silent = (ag.epsilon, ag.epsilon)
+                for k in (*range(first, last), -1):
+                    arcs[k] = (*arcs[k][:2], *silent, arcs[k][4])
+        if not empty_path:
+            start.discard(node[-1])
         start.add(node[0])
         accept.add(node[-1])
     if not empty_path:
@@ -89,10 +101,32 @@ def acceptors(**options):
     return graphs(transducer=False, **options)
 
 
-def convergent(**options):
-    """Graphs with cycles whose sum over all paths is finite."""
-    cycles = graphs(cyclic=True, low=-5.0, high=-1.0, **options)
-    return cycles.filter(lambda graph: spectral_radius(graph) < 0.9)
+@st.composite
+def convergent(draw, **options):
+    """Graphs with cycles whose sum over all paths is finite, often not by far."""
+    graph = draw(graphs(**{"cyclic": True, "min_nodes": 1} | options))
+    return scaled_down(graph, below=0.9, by=draw(st.sampled_from([0, 0, 1, 2, 4])))
+
+
+def scaled_down(graph, *, below, by=0):
+    """All weights moved by the same multiple of 1/8, so that the spectral radius is just below."""
+    radius = spectral_radius(graph)
+    if radius == 0.0:
+        return graph
+    eighths = math.ceil(8 * math.log(below / radius)) - 1 - 8 * by
+    return with_weights(graph, graph.weights_to_numpy() + eighths / 8)
+
+
+@st.composite
+def without_gain(draw, **options):
+    """Graphs with cycles of weight 0 or less; many arcs have positive weights."""
+    graph = draw(graphs(**{"cyclic": True, "min_nodes": 1} | options))
+    nodes = graph.num_nodes()
+    height = np.array(
+        draw(st.lists(grid(-2.0, 2.0, impossible=False), min_size=nodes, max_size=nodes))
+    )
+    climb = height[graph.dst_nodes()] - height[graph.src_nodes()]
+    return with_weights(graph, climb + np.minimum(graph.weights_to_numpy(), 0.0))
 
 
 def spectral_radius(graph):
@@ -102,16 +136,19 @@ def spectral_radius(graph):
     return max(abs(np.linalg.eigvals(matrix)), default=0.0)
 
 
-def closable(**options):
+@st.composite
+def closable(draw, *, cyclic=False, **options):
     """Graphs whose closure has a finite total: one round trip sums to less than 0.8."""
-    small = graphs(low=-5.0, high=-1.0, max_nodes=4, max_arcs=6, empty_path=False, **options)
+    from spec import total
 
-    def total(graph):
-        from spec import forward_score, language
-
-        return forward_score(language(graph))
-
-    return small.filter(lambda graph: total(graph) < math.log(0.8))
+    small = {"max_nodes": 4, "max_arcs": 6, "empty_path": False, "min_nodes": 2} | options
+    graph = draw(convergent(**small) if cyclic else graphs(**small))
+    # Every path has an arc, so the total falls by as much or more.
+    excess = total(graph) - math.log(0.8)
+    if excess >= 0.0:
+        lower = math.floor(8 * excess) + 1 + 8 * draw(st.sampled_from([0, 0, 1]))
+        graph = with_weights(graph, graph.weights_to_numpy() - lower / 8)
+    return graph
 
 
 @st.composite

@@ -2,16 +2,30 @@
 
 import copy
 import math
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pytest
 from gradients import assert_gradient, assert_second_order, leaves
 from hypothesis import given
 from hypothesis import strategies as st
-from spec import OPS, Op, language, strings
-from strategies import graphs
-from tools import snapshot, weights, with_dtype
+from spec import (
+    OPS,
+    TROPICAL,
+    Op,
+    distances,
+    language,
+    level,
+    star,
+    strings,
+    table,
+    times,
+    total,
+)
+from strategies import closable, convergent, graphs, spectral_radius, without_gain
+from tools import snapshot, weights, with_dtype, with_weights
 
 import arcgrad as ag
 
@@ -26,7 +40,7 @@ differentiable = rows(lambda op: op.gradient)
 twice_differentiable = rows(lambda op: op.second_order)
 with_lists = rows(lambda op: op.batch)
 several_inputs = {"add", "subtract", "compose", "intersect", "union", "concat"}
-with_slots = rows(lambda op: op.name in several_inputs)
+with_slots = rows(lambda op: op.name in several_inputs and op.slots)
 
 
 def assert_same(actual, expected, tolerance):
@@ -67,6 +81,62 @@ def test_both_ways_to_read_a_language_agree(graph):
 @given(data=st.data())
 def test_meaning(op: Op, data):
     assert_meaning(op, data.draw(op.inputs))
+
+
+@rows(
+    lambda op: (
+        "cyclic" in op.variant and op.inputs is not level and op.name not in {"closure", "sample"}
+    )
+)
+@given(data=st.data())
+def test_meaning_close_to_divergence(op: Op, data):
+    arguments = data.draw(op.inputs)
+    radii = list(map(spectral_radius, arguments))
+    lifts = [math.log(0.999 / radius) if radius > 0 else 0.0 for radius in radii]
+    lifted = [
+        with_weights(graph, weights(graph) + lift) if lift else graph
+        for graph, lift in zip(arguments, lifts, strict=True)
+    ]
+    assert_meaning(op, lifted)
+
+
+def best_rounds(graph, arcs):
+    """For each node on an accepted path, the best score of a cycle of these arcs through it."""
+    before, after = distances(graph, TROPICAL), distances(graph, TROPICAL, reverse=True)
+    step = np.full((graph.num_nodes(),) * 2, -math.inf)
+    for arc in arcs:
+        step[arc.src, arc.dst] = max(step[arc.src, arc.dst], arc.weight)
+    around = np.diag(times(step, star(step, TROPICAL), TROPICAL)).tolist()
+    return [r for n, r in enumerate(around) if before[n] + after[n] > -math.inf]
+
+
+@pytest.mark.parametrize("kind", [convergent, without_gain, partial(closable, cyclic=True)])
+def test_most_random_graphs_with_cycles_have_one_on_an_accepted_path(kind):
+    seen = Counter()
+
+    @given(kind())
+    def look(graph):
+        arcs = table(graph).arcs
+        rounds = best_rounds(graph, arcs)
+        silent = best_rounds(graph, [a for a in arcs if a.ilabel == a.olabel == ag.epsilon])
+        seen["graphs"] += 1
+        seen["cycles"] += max(rounds, default=-math.inf) > -math.inf
+        seen["silent cycles"] += max(silent, default=-math.inf) > -math.inf
+        seen["cycles of weight 0"] += 0.0 in rounds
+        seen["close to divergence"] += spectral_radius(graph) > 0.7
+
+    look()
+    assert seen["cycles"] >= 0.6 * seen["graphs"] > 5
+    assert seen["silent cycles"] >= 0.2 * seen["graphs"]
+    if kind is without_gain:
+        assert seen["cycles of weight 0"] >= 0.2 * seen["graphs"]
+    if kind is convergent:
+        assert seen["close to divergence"] >= 0.1 * seen["graphs"]
+
+
+@given(closable())
+def test_random_graphs_to_be_closed_can_be(graph):
+    assert total(graph) < math.log(0.8)
 
 
 @with_slots
