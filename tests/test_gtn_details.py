@@ -318,3 +318,22 @@ def test_repr_of_a_small_product_is_the_text_format():
     product = gtn.intersect(fork(1.0, 2.0), gtn.linear_graph(1, 2))
     assert "not built" in ag.Graph.__repr__(product)
     assert repr(product) == "0\n1\n0 1 0 0 1\n0 1 1 1 2\n"
+
+
+@pytest.mark.parametrize("num_frames", [20, 500])
+def test_only_small_products_keep_a_gradient_unasked(num_frames):
+    graph = gtn.closure(gtn.linear_graph(1, 30))
+    graph = gtn.remove(graph)
+    emissions = gtn.linear_graph(num_frames, 30)
+    product = gtn.intersect(graph, emissions)
+    asked = gtn.intersect(graph, emissions)
+    asked.retain_grad()
+    gtn.backward(gtn.add(gtn.forward_score(product), gtn.forward_score(asked)))
+    assert emissions.grad().weights_to_numpy() == pytest.approx(2 / 30)
+    assert asked.grad().weights_to_numpy() == pytest.approx(1 / 30)
+    if num_frames < 100:
+        assert product.grad().weights_to_numpy() == pytest.approx(1 / 30)
+        return
+    with pytest.raises(RuntimeError, match=r"retain_grad\(\) on it before backward"):
+        product.grad()
+    assert product.num_arcs() == num_frames * 30

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import ctypes
-import math
-import re
 from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 import arcgrad as ag
+from arcgrad._core import product_bound
 from arcgrad.gtn._arguments import to_bool
 from arcgrad.gtn._device import Device, fail_without_cuda
 
 # No buffer lies in the first page of memory. A number this small is a weight, not an address.
 FIRST_ADDRESS = 4096
 
-# A product that is put off is built to print it if it cannot have more arcs than this.
+# A product with emissions is put off until somebody looks at it. To keep its gradient, or to print
+# it, it has to be built; that is done unasked only if it cannot have more arcs than this.
+MOST_ARCS_TO_KEEP = 4096
 MOST_ARCS_TO_PRINT = 1_000_000
+
+
+def is_put_off(graph: ag.Graph, most_arcs: int) -> bool:
+    """Whether a graph is a product that is not built and may have more arcs than these."""
+    bound = product_bound(graph)
+    return bound is not None and bound[1] > most_arcs
 
 
 class Loans:
@@ -185,11 +192,8 @@ class Graph(ag.Graph):
 
     def __repr__(self) -> str:
         """The text format, shortened for large graphs; a large product is not built for it."""
-        description = super().__repr__()
-        factors, is_product, _ = description.partition(", not built")
-        # The sizes of the factors are all the numbers there.
-        if is_product and math.prod(map(int, re.findall(r"\d+", factors))) > MOST_ARCS_TO_PRINT:
-            return description
+        if is_put_off(self, MOST_ARCS_TO_PRINT):
+            return super().__repr__()
         size = max(self.num_nodes(), self.num_arcs())
         most = size if size <= 20 else 10
 
@@ -211,10 +215,13 @@ def share(result: ag.Graph) -> Graph: ...
 @overload
 def share(result: list[ag.Graph]) -> list[Graph]: ...
 def share(result: Any) -> Any:
-    """A result of arcgrad as gtn graphs, which keep their gradient as long as they are held."""
+    """A result of arcgrad as gtn graphs, which keep their gradient as long as they are held.
+
+    A large product does not, unless it is asked to: scores and their gradients need not build it.
+    """
     if isinstance(result, list):
         return [share(graph) for graph in result]
     graph = Graph(result)
-    if graph.calc_grad:
+    if graph.calc_grad and not is_put_off(graph, MOST_ARCS_TO_KEEP):
         graph.retain_grad()
     return graph
