@@ -342,6 +342,43 @@ def test_an_end_of_the_program_lets_no_further_calls_start(number, kind, threads
     assert len(calls) < 150
 
 
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+def test_an_end_of_the_program_leaves_nested_calls(number, kind, threads):
+    threads(number)
+
+    def outer(i):
+        def inner(j):
+            if i == 0 and j == 0:
+                raise kind
+
+        return ag.parallel_for(inner, range(3))
+
+    for _ in range(20):
+        with pytest.raises(kind):
+            ag.parallel_for(outer, range(4))
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_an_end_of_the_program_that_is_caught_inside_stops_nothing(number, threads):
+    threads(number)
+    made = []
+
+    def leave(_):
+        raise GeneratorExit
+
+    def outer(i):
+        made.append(i)
+        if i == 0:
+            with pytest.raises(GeneratorExit):
+                ag.parallel_for(leave, range(2))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        ag.parallel_for(outer, range(6))
+    assert sorted(made) == list(range(6))
+
+
 @pytest.mark.parametrize("number", [1, 4])
 def test_ctrl_c_ends_parallel_for_soon(number):
     code = f"""

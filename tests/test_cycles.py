@@ -120,6 +120,32 @@ def test_a_cycle_that_gains_next_to_nothing_does_not_trap_the_path(gain):
         ag.shortest_distance(graph, semiring="tropical")
 
 
+def test_sums_that_differ_by_rounding_are_followed_neither_long_nor_far():
+    # All ways between two nodes have the same sum, but for rounding of decimals.
+    rng = np.random.default_rng(0)
+    count = 8000
+    order = rng.permutation(count)
+    src = np.append(order, rng.integers(0, count, 3 * count))
+    dst = np.append(np.roll(order, -1), rng.integers(0, count, 3 * count))
+    height = rng.integers(-30, 30, count)
+    rise, label = height[dst] - height[src], np.zeros(len(src), np.int32)
+
+    def best(weight):
+        graph = ag.Graph.from_arrays(
+            src, dst, label, None, weight, start=[0], accept=[count - 1], dtype="float64"
+        )
+        return ag.viterbi_path(graph)
+
+    path, whole = best(rise / 10.0), best(rise.astype(np.float64))
+    assert path.num_arcs() == whole.num_arcs()
+    assert math.fsum(weights(path)) == pytest.approx(math.fsum(weights(whole)) / 10.0, abs=1e-14)
+
+
+def test_among_starts_that_cycles_join_fewer_arcs_decide_first():
+    arcs = [(0, 1, 0, 0, 0.0), (1, 0, 1, 1, 0.0), (1, 2, 2, 2, 0.0)]
+    assert ag.viterbi_path(build(3, {0, 1}, {2}, arcs)).labels_to_list() == [2]
+
+
 @pytest.mark.parametrize("weight", [-1e-6, -1e-9, -1e-12, -1e-14, -9e-16, -1e-300])
 def test_a_loop_near_one_keeps_its_digits(weight):
     graph = build(2, {0}, {1}, [(0, 0, 0, 0, weight), (0, 1, 1, 1, 0.0)])
@@ -136,6 +162,14 @@ def test_loops_side_by_side_are_summed():
     graph = build(1, {0}, {0}, [(0, 0, 0, 0, weight) for weight in loops])
     left = -math.expm1(-1e-12) - math.exp(-40.0) - math.exp(-35.0)
     assert ag.forward_score(graph).item() == pytest.approx(-math.log(left), rel=1e-12)
+
+
+@pytest.mark.parametrize("count", [5, 15, 22, 23])
+def test_loops_that_sum_to_one_but_for_rounding_diverge(count):
+    weight = math.log(1.0 / count)
+    graph = build(1, {0}, {0}, [(0, 0, i, i, weight) for i in range(count)])
+    with pytest.raises(ValueError, match=r"forward_score: the sum over paths must converge"):
+        ag.forward_score(graph)
 
 
 def test_a_sum_converges_however_large_the_scores_on_the_way_are():
@@ -167,6 +201,14 @@ def test_remove_passes_over_a_silent_cycle_that_leads_nowhere(way_on, semiring):
     removed = ag.remove(build(5, {0}, {1}, arcs), semiring=semiring)
     assert (removed.num_nodes(), removed.labels_to_list()) == (2, [0, 1])
     assert weights(removed) == pytest.approx([0.5, 0.25], rel=1e-15)
+
+
+@pytest.mark.parametrize("semiring", ["log", "tropical"])
+def test_remove_passes_over_a_silent_cycle_that_nothing_leads_to(semiring):
+    silent = (ag.epsilon, ag.epsilon)
+    arcs = [(0, 0, *silent, 0.5), (0, 0, 0, 0, -1.0), (0, 1, *silent, 0.0), (1, 2, 0, 0, 0.25)]
+    removed = ag.remove(build(3, {1}, {2}, arcs), semiring=semiring)
+    assert (removed.num_nodes(), weights(removed).tolist()) == (2, [0.25])
 
 
 def test_a_score_too_large_for_a_number_is_infinite():

@@ -5,10 +5,13 @@
 #include <deque>
 #include <limits>
 
+#include "arcgrad/parallel.h"
 #include "arcgrad/semiring.h"
 
 namespace arcgrad {
 namespace {
+
+constexpr double kEps = std::numeric_limits<double>::epsilon();
 
 /// Links by the node they leave.
 class Leaving {
@@ -36,10 +39,17 @@ class Leaving {
 class BestTree {
  public:
   BestTree(std::span<const Link> links, const Leaving& leaving, const std::vector<double>& inflow)
-      : links_(links), leaving_(leaving), score_(inflow), nodes_(inflow.size()) {
+      : links_(links),
+        leaving_(leaving),
+        score_(inflow),
+        largest_(inflow.size(), 0.0),
+        nodes_(inflow.size()) {
     for (const Link& link : links) is_positive_ |= link.from == link.to && link.weight > 0.0;
     for (size_t n = 0; n < nodes_.size(); ++n)
-      if (score_[n] > kNegInf) enqueue(static_cast<int32_t>(n));
+      if (score_[n] > kNegInf) {
+        largest_[n] = std::abs(score_[n]);
+        enqueue(static_cast<int32_t>(n));
+      }
   }
 
   /// Finds the best score of each node, or false if a cycle is positive.
@@ -49,6 +59,7 @@ class BestTree {
       queue_.pop_front();
       nodes_[from].is_queued = false;
       if (!nodes_[from].is_in_tree) continue;
+      poll_interrupt();
       for (int32_t id : leaving_.of(from)) relax(id);
     }
     score = std::move(score_);
@@ -72,9 +83,12 @@ class BestTree {
   void relax(int32_t id) {
     const auto [from, to, slot, weight] = links_[id];
     const double score = score_[from] + weight;
-    // A dropped node has to be looked at again even if rounding leaves its score as it was.
-    const bool is_better = score > score_[to] || (score == score_[to] && !nodes_[to].is_in_tree);
-    if (!is_better || score == kNegInf) return;
+    if (score == kNegInf) return;
+    // What rounding makes of sums that should be equal is no gain: following it takes long, and
+    // leads to long paths. But a dropped node has to be looked at again even if its score stays.
+    const double largest = std::max({largest_[from], std::abs(weight), std::abs(score)});
+    const double gain = score - score_[to], slack = 8.0 * kEps * std::max(largest, largest_[to]);
+    if (nodes_[to].is_in_tree ? !(gain > slack) : gain < 0.0) return;
     gather_below(to);
     if (std::ranges::find(below_, from) != below_.end()) {
       is_positive_ |= is_positive(id);
@@ -87,6 +101,7 @@ class BestTree {
     }
     move(to, id);
     score_[to] = score;
+    largest_[to] = largest;
     enqueue(to);
   }
 
@@ -104,7 +119,7 @@ class BestTree {
       if (n == links_[id].to) break;
     }
     // Weights that should sum to zero may miss it by the rounding of each.
-    return sum + lost > 4.0 * count * std::numeric_limits<double>::epsilon() * heaviest;
+    return sum + lost > 4.0 * count * kEps * heaviest;
   }
 
   /// Sets below_ to all nodes whose paths go through `node`.
@@ -133,6 +148,7 @@ class BestTree {
   const Leaving& leaving_;
   bool is_positive_ = false;
   std::vector<double> score_;
+  std::vector<double> largest_;  // number on the path to each node, of weights and sums
   std::vector<Node> nodes_;
   std::deque<int32_t> queue_;
   std::vector<int32_t> below_;

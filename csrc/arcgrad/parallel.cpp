@@ -36,11 +36,15 @@ inline void relax() {
 }
 
 thread_local bool is_inside = false;
-/// Set before an interrupt is thrown, so that a loop on the way does not go on.
+/// Set before poll_interrupt() throws, so that a loop on the way does not go on.
 thread_local bool is_interrupted = false;
 
 /// What the other threads throw when one was interrupted.
 class Interrupted : public std::exception {};
+/// Carries an exception from a call to the loop it is part of, which is to end with it.
+struct Stop {
+  std::exception_ptr cause;
+};
 
 std::atomic<void (*)()> interrupt_check{nullptr};
 /// Asking takes the lock of the Python interpreter, so it is not done often.
@@ -105,9 +109,9 @@ struct Job {
   std::atomic<int> num_done{0};  // threads of OpenMP that found no more to do
   std::exception_ptr interrupt;  // of the thread that cancelled the job
 
-  /// Inside a handler, on any thread.
-  void cancel() {
-    if (!is_cancelled.exchange(true)) interrupt = std::current_exception();
+  /// On any thread.
+  void cancel(std::exception_ptr cause) {
+    if (!is_cancelled.exchange(true)) interrupt = std::move(cause);
   }
 
   /// On the thread that started the job.
@@ -116,7 +120,7 @@ struct Job {
       try {
         check();
       } catch (...) {
-        cancel();
+        cancel(std::current_exception());
       }
     }
   }
@@ -124,13 +128,14 @@ struct Job {
   /// Thread 0 is the one that started the job.
   void work(size_t thread) {
     const bool was_inside = std::exchange(is_inside, true);
-    is_interrupted = false;
     const bool was_enabled = set_grad_enabled(grad_enabled);
     Job* const outer = std::exchange(current_job, this);
     for (size_t k = 0; k < shares.size(); ++k)
       for (size_t i; !is_cancelled && shares[(thread + k) % shares.size()].take(k == 0, i);) {
         try {
           body(i);
+        } catch (const Stop& stop) {
+          cancel(stop.cause);
         } catch (...) {
           errors[i] = std::current_exception();
         }
@@ -327,6 +332,8 @@ void serial_for(size_t count, const std::function<void(size_t)>& body) {
   for (size_t i = 0; i < count; ++i) {
     try {
       body(i);
+    } catch (const Stop& stop) {
+      std::rethrow_exception(stop.cause);
     } catch (...) {
       if (is_interrupted) throw;
       if (!first) first = std::current_exception();
@@ -399,11 +406,7 @@ void poll_interrupt() {
   }
 }
 
-void rethrow_and_stop() {
-  is_interrupted = true;
-  if (Job* const job = Job::current_job) job->cancel();
-  throw;
-}
+void rethrow_and_stop() { throw Stop{std::current_exception()}; }
 
 int get_num_threads() {
   Threads& t = threads();

@@ -44,7 +44,8 @@ void check_environment();
 void set_interrupt_check(void (*check)());
 /// For long loops: throws if the user interrupted. All threads of a parallel_for then stop.
 void poll_interrupt();
-/// While an exception is handled: throws it again, and parallel_for starts no further calls.
+/// While an exception is handled inside a call of parallel_for: ends that loop with it. No further
+/// calls are started.
 [[noreturn]] void rethrow_and_stop();
 
 /// Throws the current exception again with `op (element index of count): ` in front of its text,

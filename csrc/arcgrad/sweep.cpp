@@ -100,6 +100,7 @@ Sweep::Sweep(TopologyPtr topology, const Weights& weights, std::span<const int32
   } else {
     plain_.assign(num_nodes, kNegInf);
     best_slot_.assign(num_nodes, -1);
+    stay_.resize(num_nodes);
   }
   if (keep_) {
     // The recursions without cycles in the log semiring write every entry.
@@ -286,6 +287,13 @@ int32_t Sweep::best_arc(int32_t node) const {
   return best_slot_[node] < 0 ? -1 : adjacency_->arc(best_slot_[node]);
 }
 
+bool Sweep::goes_before(int32_t node, int32_t other) const {
+  if (!stay_.empty() && stay_[node].first == stay_[other].first &&
+      stay_[node].second != stay_[other].second)
+    return stay_[node].second < stay_[other].second;
+  return best_arc(node) < best_arc(other);
+}
+
 Column Sweep::best_path(int32_t node) const {
   Column arcs;
   const Adjacency& adjacency = *adjacency_;
@@ -386,8 +394,9 @@ void Sweep::run_component(const Setup& setup, const Component& component) {
         block.lu[static_cast<size_t>(from) * n + static_cast<size_t>(to)] -=
             std::exp(weight + (best[from] - best[to]));
     // The sum converges just if elimination without pivoting meets only positive pivots.
+    const bool is_loop = component.links.size() == 1;
     const double least =
-        n == 1 ? std::numeric_limits<double>::min() : 4.0 * static_cast<double>(n) * kEps;
+        is_loop ? std::numeric_limits<double>::min() : 4.0 * static_cast<double>(n) * kEps;
     for (size_t k = 0; k < n; ++k) {
       const double* pivot = &block.lu[k * n];
       if (!(pivot[k] > least)) component.fail_divergent(options);
@@ -435,6 +444,7 @@ void Sweep::run_component_best(const Setup& setup, Component& component) {
     by_length[i] = static_cast<int32_t>(i);
     plain_[component.nodes[i]] = paths->score[i];
     best_slot_[component.nodes[i]] = paths->slot[i];
+    stay_[component.nodes[i]] = {component.nodes[0], paths->length[i]};
   }
   // In this order the best path to a node comes before it, as in a graph without cycles.
   std::ranges::stable_sort(by_length, {}, [&](int32_t i) { return paths->length[i]; });

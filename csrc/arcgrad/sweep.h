@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "arcgrad/pushed.h"
@@ -56,6 +57,9 @@ class Sweep {
   /// In the tropical semiring, the arc by which the best path arrives at a node, or -1 if the path
   /// has no arc there. Of arcs that are equally good, the first; in a cycle, of the shortest path.
   int32_t best_arc(int32_t node) const;
+  /// Whether the best path that arrives at a node goes before that of another one, if both have the
+  /// same score: in one component by fewer arcs in it, else by the arc it arrives by.
+  bool goes_before(int32_t node, int32_t other) const;
   /// The arcs of the best path that arrives at a node, the last one first.
   Column best_path(int32_t node) const;
 
@@ -136,6 +140,8 @@ class Sweep {
   Buffer<double> plain_;   // tropical semiring, and exact sums without cycles
   /// In the tropical semiring, the slot of the best arc, or -1.
   Buffer<int32_t> best_slot_;
+  /// Of the best path, if there are cycles: the component it ends in, and its arcs there.
+  Buffer<std::pair<int32_t, int32_t>> stay_;
   /// Empty if there are cycles. Kept so that following a path does not look into every arc.
   Buffer<int32_t> best_node_;
   /// If arcs reach far, these instead of the two: what the best arc of a node is found by.

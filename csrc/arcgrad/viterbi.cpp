@@ -16,7 +16,7 @@ BestPath find_best_path(const char* op, const Graph& graph) {
   for (int32_t n : t.start()) {
     const double score = sweep.score(n);
     if (score == kNegInf || score < path.score) continue;
-    if (score == path.score && sweep.best_arc(n) >= sweep.best_arc(path.start)) continue;
+    if (score == path.score && !sweep.goes_before(n, path.start)) continue;
     path.score = score;
     path.start = n;
   }

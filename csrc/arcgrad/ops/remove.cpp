@@ -59,13 +59,13 @@ class Closures {
     }
     removed_begin_[num_nodes] = count;
     for (int32_t n : t.accept()) kind_[n] |= kEnd;
-    // A cycle may diverge where it leads nowhere.
+    // A cycle may diverge where it leads nowhere, or where nothing leads to it.
     if (!t.is_acyclic() && t.trimmed().topology) {
       Buffer<uint8_t> is_live(num_nodes, 0);
       for (int32_t n : t.accept()) is_live[n] = t.is_start(n);
       for (int32_t a : t.trimmed().arcs) is_live[t.src()[a]] = is_live[t.dst()[a]] = 1;
       for (size_t n = 0; n < num_nodes; ++n)
-        if (!is_live[n]) kind_[n] &= kNeeded;
+        if (!is_live[n]) kind_[n] = 0;
     }
     // About what one removed arc here and there takes.
     const auto some = static_cast<size_t>(count);
