@@ -27,10 +27,7 @@ namespace {
 
 Graph widen_score(const Graph& graph) {
   if (graph.dtype() == DType::float64 || graph.product()) return graph;
-  const Topology& t = graph.topology();
-  if (t.num_arcs() != 1 || t.num_nodes() != 2) return graph;
-  const int32_t src = t.src()[0], dst = t.dst()[0];
-  const bool is_score = src != dst && t.is_start(src) && t.is_accept(dst);
+  const bool is_score = same_structure(graph.topology(), *scalar_topology());
   return is_score ? record_cast(graph, DType::float64) : graph;
 }
 

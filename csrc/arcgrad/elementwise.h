@@ -4,7 +4,7 @@
 
 namespace arcgrad {
 
-/// A graph with one arc from its start to its accept in float64, as scores are; others as they are.
+/// A scalar graph in float64, as scores are; others as they are.
 Graph widen_score(const Graph& graph);
 
 /// Records first + factor * second, arc by arc, for graphs of the same structure.
