@@ -148,7 +148,7 @@ class BestTree {
   const Leaving& leaving_;
   bool is_positive_ = false;
   std::vector<double> score_;
-  std::vector<double> largest_;  // number on the path to each node, of weights and sums
+  std::vector<double> largest_;  // of the weights and sums on the path to each node
   std::vector<Node> nodes_;
   std::deque<int32_t> queue_;
   std::vector<int32_t> below_;

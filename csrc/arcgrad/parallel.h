@@ -10,9 +10,8 @@ namespace arcgrad {
 /// Runs `body(i)` for each i below `count` on the threads of the one pool and on this one.
 ///
 /// All of them run, and then the exception of the lowest index is thrown again; unless one of them
-/// is interrupted, which stops the others. A call from inside
-/// another runs inline, so nesting cannot deadlock. Recording is on or off in the threads as it is
-/// in the caller.
+/// is interrupted, which stops the others. A call from inside another runs inline, so nesting
+/// cannot deadlock. Recording is on or off in the threads as it is in the caller.
 void parallel_for(size_t count, const std::function<void(size_t)>& body);
 
 /// The same on this thread alone.
