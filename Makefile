@@ -101,7 +101,7 @@ sanitize-address sanitize-thread: install
 	  ASAN_OPTIONS=detect_leaks=0 TSAN_OPTIONS=halt_on_error=1:die_after_fork=0:suppressions=$(CURDIR)/scripts/tsan.supp \
 	  OPENBLAS_NUM_THREADS=1 \
 	  $(DIR)/venv/bin/python -m pytest -p no:cacheprovider --capture=sys $(PYTEST_ARGS) \
-	  --deselect tests/test_batch.py::test_a_forked_child_works_even_while_the_parent_does
+	  --deselect tests/core/test_batch.py::test_a_forked_child_works_even_while_the_parent_does
 
 sanitize: sanitize-address sanitize-thread ## Run the tests under ASan+UBSan (sanitize-address), then TSan (-thread)
 

@@ -55,7 +55,7 @@ def torchrun(*arguments):
 def together(tmp_path_factory):
     """The folder of the trainings, what each process returned, and what was printed."""
     folder = tmp_path_factory.mktemp("together")
-    with torchrun(Path(__file__).with_name("together.py"), folder) as program:
+    with torchrun(Path(__file__).parents[1] / "support/together.py", folder) as program:
         out, err = program.communicate()
     assert program.returncode == 0, err
     found = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-FOLDER = Path(__file__).parents[1] / "examples"
+FOLDER = Path(__file__).parents[2] / "examples"
 MODELS = ("linear_chain_crf", "semi_markov_crf", "hmm", "edit_distance")
 
 

@@ -11,7 +11,7 @@ import spec
 import arcgrad as ag
 import arcgrad.torch as agt
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 # Public functions that are no ops: they compare, build, differentiate, schedule, or use files.
 COMPARE = {"equal", "isomorphic", "rand_equivalent"}
@@ -76,7 +76,7 @@ def test_an_op_has_its_five_places(op):
         "a declaration in csrc/arcgrad/ops.h": declared(),
         "a binding in bindings/ops.cpp": bound(),
         "its name in python/arcgrad/__init__.py": imported(),
-        "a row in tests/spec.py": rows(),
+        "a row in tests/support/spec.py": rows(),
     }
     missing = [place for place, names in places.items() if op not in names]
     assert not missing, f"{op} lacks {', '.join(missing)}"
