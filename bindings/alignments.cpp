@@ -1,4 +1,4 @@
-#include "arcgrad/alignments.h"
+#include "arcgrad/tokens/alignments.h"
 
 #include "common.h"
 

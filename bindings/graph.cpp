@@ -1,4 +1,4 @@
-#include "arcgrad/graph.h"
+#include "arcgrad/core/graph.h"
 
 #include <nanobind/stl/tuple.h>
 

@@ -429,7 +429,7 @@ Raises:
 
 Gradient: each arc passes its gradient to the arc of the graph and the emission it was made of; what
 was dropped gets none. Time: per frame, proportional to the nodes that are left, the arcs that leave
-them, and the epsilon arcs that are followed, whatever the size of the graph. Once per call the
+them, and the epsilon arcs that are followed, whatever the size of the graph. ForkSafeOnce per call the
 weights are read, and one number per node is set.
 
 >>> import arcgrad as ag

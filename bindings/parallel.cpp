@@ -1,4 +1,4 @@
-#include "arcgrad/parallel.h"
+#include "arcgrad/runtime/parallel.h"
 
 #include "common.h"
 

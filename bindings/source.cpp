@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "arcgrad/tape.h"
+#include "arcgrad/autograd/tape.h"
 #include "common.h"
 
 namespace arcgrad::bindings {
@@ -41,7 +41,7 @@ std::vector<Graph> borrow_emissions(nb::handle owner, uintptr_t address, bool is
   require_size(op, "labels", labels);
   require_size(op, "nodes", frames + 1);
   require_size(op, "arcs", frames * labels);
-  auto source = std::make_shared<Source>();
+  auto source = std::make_shared<ExternalArray>();
   source->owner = memory.owner;
   source->dtype = memory.dtype;
   source->rows = frames;
@@ -65,7 +65,7 @@ std::vector<Graph> borrow_graphs(const Graph& graph, nb::handle owner, uintptr_t
                                  bool is_double, int64_t batch, std::array<int64_t, 2> strides,
                                  bool calc_grad) {
   const Memory memory(owner, address, is_double);
-  auto source = std::make_shared<Source>();
+  auto source = std::make_shared<ExternalArray>();
   source->owner = memory.owner;
   source->dtype = memory.dtype;
   const TopologyPtr& topology = graph.topology_ptr();
@@ -85,7 +85,7 @@ std::vector<Graph> borrow_graphs(const Graph& graph, nb::handle owner, uintptr_t
 std::vector<Graph> borrow_parts(const std::vector<Graph>& graphs, nb::handle owner,
                                 uintptr_t address, bool is_double, int64_t stride, bool calc_grad) {
   const Memory memory(owner, address, is_double);
-  auto source = std::make_shared<Source>();
+  auto source = std::make_shared<ExternalArray>();
   source->owner = memory.owner;
   source->dtype = memory.dtype;
   source->rows = 1;
@@ -166,7 +166,7 @@ struct Roots {
   }
 };
 
-using Sources = std::vector<std::shared_ptr<const Source>>;
+using Sources = std::vector<std::shared_ptr<const ExternalArray>>;
 
 nb::list source_gradients(const std::vector<Graph>& graphs, nb::handle seeds,
                           const Sources& sources, double factor) {
@@ -187,7 +187,7 @@ nb::list source_gradients(const std::vector<Graph>& graphs, nb::handle seeds,
   }
   nb::list out;
   for (size_t k = 0; k < sources.size(); ++k) {
-    const Source& source = *sources[k];
+    const ExternalArray& source = *sources[k];
     size_t shape[] = {source.leaves.size(), static_cast<size_t>(source.rows),
                       static_cast<size_t>(source.cols)};
     int64_t strides[] = {source.leaf_stride, source.row_stride, 1};
@@ -210,10 +210,13 @@ nb::list source_gradients(const std::vector<Graph>& graphs, nb::handle seeds,
 }  // namespace
 
 void init_source(nb::module_& m) {
-  nb::class_<Source>(m, "Source", "An array outside that leaves take their weights from.")
+  nb::class_<ExternalArray>(m, "ExternalArray",
+                            "An array outside that leaves take their weights from.")
       .def_prop_ro(
           "owner",
-          [](const Source& self) { return *static_cast<const nb::object*>(self.owner.get()); },
+          [](const ExternalArray& self) {
+            return *static_cast<const nb::object*>(self.owner.get());
+          },
           "The object that the leaves were made with.");
   m.def("borrow_emissions", &borrow_emissions, "owner"_a, "address"_a, "is_double"_a, "shape"_a,
         "strides"_a, "lengths"_a.none(), "calc_grad"_a,

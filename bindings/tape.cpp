@@ -1,4 +1,4 @@
-#include "arcgrad/tape.h"
+#include "arcgrad/autograd/tape.h"
 
 #include "common.h"
 

@@ -1,4 +1,4 @@
-#include "arcgrad/tokens.h"
+#include "arcgrad/tokens/tokens.h"
 
 #include <nanobind/stl/pair.h>
 

@@ -1,6 +1,6 @@
-#include "arcgrad/later.h"
+#include "arcgrad/runtime/fork_safe_once.h"
+#include "arcgrad/trellis/isa/dispatch.h"
 #include "arcgrad/trellis/scores.h"
-#include "arcgrad/trellis/steps.h"
 #include "common.h"
 
 namespace arcgrad::bindings {

@@ -1,4 +1,4 @@
-#include "arcgrad/trie.h"
+#include "arcgrad/tokens/trie.h"
 
 #include "common.h"
 

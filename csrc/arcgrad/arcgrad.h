@@ -2,13 +2,13 @@
 
 /// Everything a C++ program needs.
 
-#include "arcgrad/alignments.h"
-#include "arcgrad/batch.h"
-#include "arcgrad/graph.h"
+#include "arcgrad/algorithms/batch.h"
+#include "arcgrad/algorithms/product.h"
+#include "arcgrad/autograd/tape.h"
+#include "arcgrad/core/graph.h"
 #include "arcgrad/io/io.h"
 #include "arcgrad/ops.h"
-#include "arcgrad/parallel.h"
-#include "arcgrad/product.h"
-#include "arcgrad/tape.h"
-#include "arcgrad/tokens.h"
-#include "arcgrad/trie.h"
+#include "arcgrad/runtime/parallel.h"
+#include "arcgrad/tokens/alignments.h"
+#include "arcgrad/tokens/tokens.h"
+#include "arcgrad/tokens/trie.h"

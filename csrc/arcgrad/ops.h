@@ -5,9 +5,9 @@
 #include <optional>
 #include <vector>
 
-#include "arcgrad/graph.h"
-#include "arcgrad/semiring.h"
-#include "arcgrad/sweep.h"
+#include "arcgrad/algorithms/path_scores.h"
+#include "arcgrad/core/graph.h"
+#include "arcgrad/core/semiring.h"
 
 // The index of the library: one declaration per op, one file per op in ops/. What each op means,
 // its arguments, errors and gradient are described once, in the documentation of its Python name.

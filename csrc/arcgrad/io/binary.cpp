@@ -6,9 +6,9 @@
 #include <stdexcept>
 #include <type_traits>
 
-#include "arcgrad/error.h"
 #include "arcgrad/io/file.h"
 #include "arcgrad/io/io.h"
+#include "arcgrad/runtime/error.h"
 
 // A file is a header, the start nodes, the accept nodes, src, dst, ilabel, olabel (transducers
 // only), the weights, and the CRC-64/XZ of all that. Numbers are in the byte order of the writer.

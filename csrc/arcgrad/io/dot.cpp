@@ -2,9 +2,9 @@
 #include <cmath>
 #include <cstdio>
 
-#include "arcgrad/error.h"
 #include "arcgrad/io/file.h"
 #include "arcgrad/io/io.h"
+#include "arcgrad/runtime/error.h"
 
 namespace arcgrad {
 namespace {

@@ -13,7 +13,7 @@
 #include <system_error>
 #include <utility>
 
-#include "arcgrad/error.h"
+#include "arcgrad/runtime/error.h"
 #ifdef __APPLE__
 #include <xlocale.h>
 #endif

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "arcgrad/graph.h"
+#include "arcgrad/core/graph.h"
 
 namespace arcgrad {
 

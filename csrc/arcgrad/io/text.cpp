@@ -8,9 +8,9 @@
 #include <span>
 #include <type_traits>
 
-#include "arcgrad/error.h"
 #include "arcgrad/io/file.h"
 #include "arcgrad/io/io.h"
+#include "arcgrad/runtime/error.h"
 
 // What the plain format cannot say stands in a comment above it, `# arcgrad: nodes=7
 // dtype=float64`: nodes after the last one that is named, and a dtype other than float32.

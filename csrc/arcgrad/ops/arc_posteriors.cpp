@@ -1,13 +1,13 @@
+#include "arcgrad/algorithms/best_path.h"
+#include "arcgrad/algorithms/log_partition.h"
 #include "arcgrad/ops.h"
-#include "arcgrad/total.h"
 #include "arcgrad/trellis/scores.h"
-#include "arcgrad/viterbi.h"
 
 namespace arcgrad {
 
 Graph arc_posteriors(const Graph& graph, Semiring semiring) {
   if (semiring == Semiring::log) {
-    auto total = std::make_shared<const Total>("arc_posteriors", graph, true);
+    auto total = std::make_shared<const LogPartition>("arc_posteriors", graph, true);
     return record_posteriors("arc_posteriors", graph, std::move(total), scalar_graph(1.0, false),
                              graph.dtype());
   }

@@ -4,11 +4,11 @@
 #include <functional>
 #include <limits>
 
-#include "arcgrad/batch.h"
+#include "arcgrad/algorithms/batch.h"
+#include "arcgrad/algorithms/pair_ids.h"
+#include "arcgrad/algorithms/path_scores.h"
+#include "arcgrad/autograd/tape.h"
 #include "arcgrad/ops.h"
-#include "arcgrad/ops/pair_ids.h"
-#include "arcgrad/sweep.h"
-#include "arcgrad/tape.h"
 #include "arcgrad/trellis/plan.h"
 
 namespace arcgrad {
@@ -31,7 +31,7 @@ template <class T>
 struct Lattice {
   int32_t num_nodes = 0;
   std::vector<int32_t> start, accept;
-  Growing<LatticeArc<T>> arcs;
+  PodVector<LatticeArc<T>> arcs;
 };
 
 /// Follows the paths of a graph frame by frame. Between two frames a path is at a node of the

@@ -4,10 +4,10 @@
 #include <queue>
 #include <unordered_map>
 
-#include "arcgrad/batch.h"
+#include "arcgrad/algorithms/batch.h"
+#include "arcgrad/algorithms/path_chain.h"
+#include "arcgrad/algorithms/path_scores.h"
 #include "arcgrad/ops.h"
-#include "arcgrad/paths.h"
-#include "arcgrad/sweep.h"
 
 namespace arcgrad {
 namespace {
@@ -110,7 +110,7 @@ class Losses {
  private:
   const Topology& topology_;
   Weights weights_;
-  Sweep sweep_;
+  PathScores sweep_;
   double best_ = kNegInf;
 };
 

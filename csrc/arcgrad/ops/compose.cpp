@@ -1,13 +1,12 @@
-#include "arcgrad/ops/compose.h"
-
 #include <algorithm>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "arcgrad/algorithms/compose_topologies.h"
+#include "arcgrad/algorithms/pair_ids.h"
+#include "arcgrad/algorithms/product.h"
 #include "arcgrad/ops.h"
-#include "arcgrad/ops/pair_ids.h"
-#include "arcgrad/product.h"
 
 namespace arcgrad {
 namespace {
@@ -156,8 +155,8 @@ class Composition {
   std::vector<bool> first_accepts_, second_accepts_;
   PairIds ids_;
   int32_t num_start_ = 0;
-  Growing<int32_t> offset_, dst_;
-  Growing<Parents> parents_;
+  PodVector<int32_t> offset_, dst_;
+  PodVector<Parents> parents_;
   /// Where the arcs of the current batch go.
   std::vector<PairIds::Key> targets_;
 };

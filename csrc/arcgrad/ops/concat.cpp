@@ -1,4 +1,4 @@
-#include "arcgrad/beside.h"
+#include "arcgrad/algorithms/disjoint_union.h"
 #include "arcgrad/ops.h"
 
 namespace arcgrad {
@@ -9,7 +9,7 @@ Graph concat(const std::vector<Graph>& graphs) {
   for (size_t i = 0; i + 1 < graphs.size(); ++i)
     num_epsilon.push_back(static_cast<int64_t>(graphs[i].topology().accept().size() *
                                                graphs[i + 1].topology().start().size()));
-  Beside beside("concat", graphs, 0, num_epsilon);
+  DisjointUnion beside("concat", graphs, 0, num_epsilon);
   if (graphs.empty()) {
     beside.arrays.num_nodes = 1;
     beside.arrays.start = beside.arrays.accept = {0};

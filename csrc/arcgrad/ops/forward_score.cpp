@@ -1,6 +1,6 @@
+#include "arcgrad/algorithms/log_partition.h"
 #include "arcgrad/ops.h"
 #include "arcgrad/ops/of_arcs.h"
-#include "arcgrad/total.h"
 #include "arcgrad/trellis/scores.h"
 
 namespace arcgrad {
@@ -8,7 +8,7 @@ namespace {
 
 class ForwardScoreRule final : public Rule {
  public:
-  ForwardScoreRule(std::shared_ptr<const Total> total, Graph graph)
+  ForwardScoreRule(std::shared_ptr<const LogPartition> total, Graph graph)
       : total_(std::move(total)), graph_(std::move(graph)) {}
 
   // The gradient of a log-sum over paths is the posterior of each arc.
@@ -21,7 +21,7 @@ class ForwardScoreRule final : public Rule {
   }
 
  private:
-  std::shared_ptr<const Total> total_;
+  std::shared_ptr<const LogPartition> total_;
   Graph graph_;
 };
 
@@ -29,7 +29,7 @@ class ForwardScoreRule final : public Rule {
 
 Graph forward_score_of_arcs(const char* op, const Graph& graph) {
   const bool keep = tracks(graph);
-  auto total = std::make_shared<const Total>(op, graph, keep);
+  auto total = std::make_shared<const LogPartition>(op, graph, keep);
   Weights value = Weights::scalar(total->value());
   std::unique_ptr<Rule> rule;
   if (keep) rule = std::make_unique<ForwardScoreRule>(std::move(total), graph.snapshot());

@@ -1,9 +1,9 @@
 #include <algorithm>
 
-#include "arcgrad/error.h"
+#include "arcgrad/algorithms/compose_topologies.h"
+#include "arcgrad/algorithms/product.h"
 #include "arcgrad/ops.h"
-#include "arcgrad/ops/compose.h"
-#include "arcgrad/product.h"
+#include "arcgrad/runtime/error.h"
 
 namespace arcgrad {
 namespace {

@@ -8,9 +8,9 @@
 #include <span>
 #include <utility>
 
-#include "arcgrad/error.h"
 #include "arcgrad/ops.h"
 #include "arcgrad/ops/weight_key.h"
+#include "arcgrad/runtime/error.h"
 
 // The nodes of both graphs are colored together until nodes of one color have alike arcs to every
 // color. Arcs that then tell no two nodes of a color apart are dropped, and the pieces that stay

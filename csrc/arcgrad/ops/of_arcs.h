@@ -1,6 +1,6 @@
 #pragma once
 
-#include "arcgrad/graph.h"
+#include "arcgrad/core/graph.h"
 
 namespace arcgrad {
 

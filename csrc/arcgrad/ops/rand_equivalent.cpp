@@ -1,9 +1,9 @@
 #include <cmath>
 
-#include "arcgrad/error.h"
+#include "arcgrad/autograd/tape.h"
 #include "arcgrad/ops.h"
-#include "arcgrad/random.h"
-#include "arcgrad/tape.h"
+#include "arcgrad/runtime/error.h"
+#include "arcgrad/runtime/random.h"
 
 namespace arcgrad {
 namespace {
@@ -13,7 +13,7 @@ struct Strings {
 };
 
 /// A path chosen step by step with equal chances, whatever the weights; nothing if it gets longer
-/// than `max_length`. `graph` is trimmed.
+/// than `max_length`. `graph` is connected.
 std::optional<Strings> random_strings(const Graph& graph, int64_t max_length, Random& random) {
   const Topology& t = graph.topology();
   const Adjacency& out = t.out();

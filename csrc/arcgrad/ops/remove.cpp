@@ -4,21 +4,21 @@
 #include <numeric>
 #include <utility>
 
-#include "arcgrad/appender.h"
-#include "arcgrad/distances.h"
-#include "arcgrad/error.h"
+#include "arcgrad/algorithms/distances.h"
 #include "arcgrad/ops.h"
+#include "arcgrad/runtime/appender.h"
+#include "arcgrad/runtime/error.h"
 
 namespace arcgrad {
 namespace {
 
 /// What becomes of an arc. It is left out if the node it leaves is.
-enum Fate : uint8_t { kKept, kRemoved, kLeftOut };
-using Fates = Buffer<Fate>;
+enum ArcAction : uint8_t { kKept, kRemoved, kLeftOut };
+using Fates = Buffer<ArcAction>;
 
 /// Where an arc goes on to over removed arcs: the nodes that matter, because they accept or kept
 /// arcs leave them.
-struct Ways {
+struct EpsilonClosure {
   int32_t num;
   /// Which output of Closures::record() the distance to the first is; the others come after it. -1
   /// if there is no distance, since the arc just ends there.
@@ -60,10 +60,10 @@ class Closures {
     removed_begin_[num_nodes] = count;
     for (int32_t n : t.accept()) kind_[n] |= kEnd;
     // A cycle may diverge where it leads nowhere, or where nothing leads to it.
-    if (!t.is_acyclic() && t.trimmed().topology) {
+    if (!t.is_acyclic() && t.connected().topology) {
       Buffer<uint8_t> is_live(num_nodes, 0);
       for (int32_t n : t.accept()) is_live[n] = t.is_start(n);
-      for (int32_t a : t.trimmed().arcs) is_live[t.src()[a]] = is_live[t.dst()[a]] = 1;
+      for (int32_t a : t.connected().arcs) is_live[t.src()[a]] = is_live[t.dst()[a]] = 1;
       for (size_t n = 0; n < num_nodes; ++n)
         if (!is_live[n]) kind_[n] = 0;
     }
@@ -81,16 +81,16 @@ class Closures {
   bool is_needed(int32_t node) const { return kind_[node] & kNeeded; }
 
   /// Where an arc to a node goes on to, if removed arcs leave it.
-  Ways from(int32_t node) {
+  EpsilonClosure from(int32_t node) {
     expect(removed_begin_[node]);
-    if (Ways ways; try_reach(node, ways)) return ways;
+    if (EpsilonClosure ways; try_reach(node, ways)) return ways;
     return reach({&node, 1});
   }
   /// The same for several nodes at once, and the output that is the sum over all accept nodes
   /// reached, or -1.
-  Ways from_all(std::span<const int32_t> nodes, int32_t& empty_string) {
+  EpsilonClosure from_all(std::span<const int32_t> nodes, int32_t& empty_string) {
     const size_t first = names_.size();
-    const Ways reached = reach(nodes);
+    const EpsilonClosure reached = reach(nodes);
     const size_t end = names_.size();
     for (size_t i = first; i < end; ++i)
       if (graph_.topology().is_accept(names_[i]))
@@ -110,13 +110,13 @@ class Closures {
     arrays_.ilabel.assign(arcs_.size(), kEpsilon);
     Weights weights = Weights::zeros(static_cast<int64_t>(arcs_.size()), graph_.dtype());
     ArcMap::gather(arcs_).apply(graph_.weights(), weights, 1.0);
-    Sweep sweep(std::make_shared<Topology>(std::move(arrays_)), weights, sources_,
-                {.op = "remove",
-                 .semiring = semiring_,
-                 .keep = tracks(graph_),
-                 .targets = targets_,
-                 .exact_sums = true,
-                 .names = names_});
+    PathScores sweep(std::make_shared<Topology>(std::move(arrays_)), weights, sources_,
+                     {.op = "remove",
+                      .semiring = semiring_,
+                      .keep = tracks(graph_),
+                      .targets = targets_,
+                      .exact_sums = true,
+                      .names = names_});
     std::vector<Distances> parts;
     parts.push_back({std::move(sweep), std::move(arcs_), std::move(targets_)});
     return record_distances("remove", graph_, std::move(parts), graph_.dtype());
@@ -149,7 +149,7 @@ class Closures {
     }
   }
   /// Adds the part of some sources.
-  Ways reach(std::span<const int32_t> sources) {
+  EpsilonClosure reach(std::span<const int32_t> sources) {
     const size_t first = names_.size(), begin = more_.size();
     for (int32_t n : sources) sources_.push_back(find_or_add(n, first));
     for (size_t i = first; i < names_.size(); ++i) {
@@ -159,7 +159,7 @@ class Closures {
         link(static_cast<int32_t>(i), find_or_add(removed_dst_[k], first), removed_[k]);
     }
     require_sizes();
-    Ways ways{0, static_cast<int32_t>(targets_.size()), {}};
+    EpsilonClosure ways{0, static_cast<int32_t>(targets_.size()), {}};
     for (size_t i = first; i < names_.size(); ++i)
       if (kind_[names_[i]] & kEnd) {
         more_.push_back(names_[i]);
@@ -197,7 +197,7 @@ class Closures {
     return static_cast<int32_t>(at);
   }
   /// The same if a single removed arc leaves the source, and none from where it goes.
-  bool try_reach(int32_t source, Ways& ways) {
+  bool try_reach(int32_t source, EpsilonClosure& ways) {
     const int32_t k = removed_begin_[source];
     const int32_t pair[] = {source, removed_dst_[k]};
     if (removed_begin_[source + 1] != k + 1 || is_needed(pair[1])) return false;
@@ -236,13 +236,13 @@ class Closures {
 /// Where arcs that enter a node go on to, and what stays of the input. A node that nothing enters
 /// any more is left out, with its arcs, where that is known when it is its turn: if there are no
 /// cycles.
-class Routes {
+class Renumbering {
  public:
   /// `for_entered(f)` calls `f(arc, ...)` for the arcs that a new start takes over, and `first_id`
   /// is the first id for the nodes that stay.
   template <class ForEntered>
-  Routes(const Topology& t, std::span<const int32_t> start, int32_t first_id, Closures& closures,
-         const ForEntered& for_entered, Fates& fates)
+  Renumbering(const Topology& t, std::span<const int32_t> start, int32_t first_id,
+              Closures& closures, const ForEntered& for_entered, Fates& fates)
       : is_entered(static_cast<size_t>(t.num_nodes()), t.is_acyclic() ? 0 : 1),
         id(is_entered.size()),
         num_nodes(first_id) {
@@ -253,7 +253,7 @@ class Routes {
     for (int32_t n : closures.removed_dst()) --num_in[n];
     for_entered([&](int32_t a, int32_t) { ++num_in[dst[a]]; });
     for (int32_t n : start) is_entered[n] = 1;
-    Buffer<Ways> found;
+    Buffer<EpsilonClosure> found;
     found.reserve(closures.removed_dst().size() + 1);
     found.push_back({1, -1, {}});
     Column place(id.size());  // of each node: where in `found` its ways are, or 0
@@ -275,7 +275,7 @@ class Routes {
       if (is_entered[n]) [[likely]]
         continue;
       for (int32_t k = leaving.offset[n]; k < leaving.offset[n + 1]; ++k)
-        if (Fate& fate = fates[leaving.arc(k)]; fate == kKept) {
+        if (ArcAction& fate = fates[leaving.arc(k)]; fate == kKept) {
           --num_in[leaving.node[k]];
           fate = kLeftOut;
         }
@@ -296,7 +296,7 @@ class Routes {
       const int32_t is_plain = (place[n] == 0) & (shift == group.shift) ? 1 : 0;
       group.is_plain |= static_cast<uint64_t>(is_plain) << n % kGroup;
       // Overwritten by the next one if it does not count.
-      Ways& ways = others_[num_others] = found[place[n]];
+      EpsilonClosure& ways = others_[num_others] = found[place[n]];
       num_others += 1 - is_plain;
       if (ways.num > 2) [[unlikely]]
         continue;
@@ -306,14 +306,14 @@ class Routes {
   }
 
   /// Where arcs to a node go on to, by new ids.
-  Ways from(int32_t node) const {
+  EpsilonClosure from(int32_t node) const {
     int32_t new_id;
-    return is_plain(node, new_id) ? Ways{1, -1, {new_id, 0}} : other(node);
+    return is_plain(node, new_id) ? EpsilonClosure{1, -1, {new_id, 0}} : other(node);
   }
   /// The nodes of ways that are more than two.
   std::span<const int32_t> more() const { return more_; }
   /// Asks for the nodes of ways if they are there.
-  void expect(const Ways& ways) const {
+  void expect(const EpsilonClosure& ways) const {
     __builtin_prefetch(more_.data() + (ways.node[0] & -static_cast<int32_t>(ways.num > 2)));
   }
   /// Whether arcs to a node just end there and its new id is found at once, and that id.
@@ -323,7 +323,7 @@ class Routes {
     return group.is_plain >> static_cast<size_t>(node) % kGroup & 1;
   }
   /// Where arcs to any other node go on to.
-  const Ways& other(int32_t node) const {
+  const EpsilonClosure& other(int32_t node) const {
     const Group& group = groups_[static_cast<size_t>(node) / kGroup];
     const uint64_t before = (uint64_t{1} << static_cast<size_t>(node) % kGroup) - 1;
     return others_[group.first_other + std::popcount(~group.is_plain & before)];
@@ -345,7 +345,7 @@ class Routes {
     int32_t shift, first_other;
   };
   Buffer<Group> groups_;
-  Buffer<Ways> others_;
+  Buffer<EpsilonClosure> others_;
   Column more_;
 };
 
@@ -353,7 +353,7 @@ class Routes {
 /// epsilon arc, plus up to two distances over removed arcs, one before it and one after it.
 class Result {
  public:
-  Result(const Topology& from, const Fates& fates, const Routes& routes, int64_t num_arcs)
+  Result(const Topology& from, const Fates& fates, const Renumbering& routes, int64_t num_arcs)
       : src_(from.src()),
         dst_(from.dst()),
         ilabel_(from.ilabel()),
@@ -366,7 +366,7 @@ class Result {
   /// Adds arcs from the new node, over distance `first`, for an arc of the input and its ways on.
   /// Such arcs come before all others.
   void enter(int32_t arc, int32_t first) {
-    const Ways ways = routes_.from(dst_[arc]);
+    const EpsilonClosure ways = routes_.from(dst_[arc]);
     int32_t last = ways.output;
     for (int32_t node : ways.nodes(routes_.more())) {
       add({0, node, ilabel_[arc], arc, last++, olabel_[arc]});
@@ -427,7 +427,7 @@ class Result {
     /// Those that do not just end somewhere.
     size_t num_others;
     int32_t other[kBlock];
-    const Ways* ways[kBlock];
+    const EpsilonClosure* ways[kBlock];
   };
   // What there is of each arc, and so where the next one goes, is found without a jump, which would
   // often be taken by surprise. What does not count is overwritten by what comes after.
@@ -435,7 +435,7 @@ class Result {
     block.begin = begin;
     block.count = std::min(kBlock, src_.size() - begin);
     const int32_t* const dst = dst_.data() + begin;
-    const Fate* const fate = fates_.data() + begin;
+    const ArcAction* const fate = fates_.data() + begin;
     size_t num_others = 0;
     for (size_t i = 0; i < block.count; ++i) {
       const int32_t is_kept = fate[i] == kKept ? 1 : 0;
@@ -457,7 +457,7 @@ class Result {
     size_t several[kBlock], num_several = 0;
     for (size_t k = 0; k < block.num_others; ++k) {
       const int32_t i = block.other[k];
-      const Ways& ways = *block.ways[k];
+      const EpsilonClosure& ways = *block.ways[k];
       block.num[i] = ways.num;
       block.nodes[i] = {ways.node[0], ways.node[1]};
       block.output[i] = ways.output;
@@ -503,7 +503,7 @@ class Result {
   std::span<const int32_t> src_, dst_, ilabel_, olabel_;  // of the input
   size_t num_columns_;  // one less if the labels are the same on both sides
   const Fates& fates_;
-  const Routes& routes_;
+  const Renumbering& routes_;
   Appender to_;
 };
 
@@ -520,7 +520,7 @@ Graph remove(const Graph& graph, int32_t ilabel, std::optional<int32_t> olabel, 
   Fates fates(num_arcs);
   uint8_t any = kKept;
   for (size_t a = 0; a < num_arcs; ++a)
-    any |= fates[a] = static_cast<Fate>((in[a] == ilabel) & (out[a] == output));
+    any |= fates[a] = static_cast<ArcAction>((in[a] == ilabel) & (out[a] == output));
   if (!any) return connect(graph);
   Closures closures(graph, fates, semiring);
 
@@ -529,7 +529,7 @@ Graph remove(const Graph& graph, int32_t ilabel, std::optional<int32_t> olabel, 
   // order.
   Column merged, start;
   for (int32_t n : t.start()) (closures.is_needed(n) ? merged : start).push_back(n);
-  Ways entered{};
+  EpsilonClosure entered{};
   int32_t empty_string = -1;
   if (!merged.empty()) entered = closures.from_all(merged, empty_string);
   const Adjacency& leaving = t.out();
@@ -542,7 +542,7 @@ Graph remove(const Graph& graph, int32_t ilabel, std::optional<int32_t> olabel, 
       ++before;
     }
   };
-  const Routes routes(t, start, merged.empty() ? 0 : 1, closures, for_entered, fates);
+  const Renumbering routes(t, start, merged.empty() ? 0 : 1, closures, for_entered, fates);
   Result result(t, fates, routes, routes.num_arcs + (empty_string >= 0 ? 1 : 0));
   Arrays& arrays = result.arrays;
   arrays.num_nodes = routes.num_nodes;

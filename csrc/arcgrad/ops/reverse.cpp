@@ -1,5 +1,5 @@
+#include "arcgrad/autograd/tape.h"
 #include "arcgrad/ops.h"
-#include "arcgrad/tape.h"
 
 namespace arcgrad {
 

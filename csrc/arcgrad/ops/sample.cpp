@@ -1,9 +1,9 @@
 #include <cmath>
 
-#include "arcgrad/error.h"
+#include "arcgrad/algorithms/path_chain.h"
 #include "arcgrad/ops.h"
-#include "arcgrad/paths.h"
-#include "arcgrad/random.h"
+#include "arcgrad/runtime/error.h"
+#include "arcgrad/runtime/random.h"
 
 namespace arcgrad {
 
@@ -12,7 +12,7 @@ Graph sample(const Graph& graph, int64_t max_length, std::optional<uint64_t> see
   const Topology& t = graph.topology();
   // In a sweep from the ends, the share of an arc is the probability of taking it; what is left at
   // an accept node is the probability of ending there.
-  const Sweep sweep(
+  const PathScores sweep(
       graph.topology_ptr(), graph.weights(), t.accept(),
       {.op = "sample", .direction = Direction::reverse, .keep = true, .targets = t.start()});
   double top = kNegInf, sum = 0.0;

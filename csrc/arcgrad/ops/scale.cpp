@@ -1,8 +1,8 @@
 #include <cmath>
 
-#include "arcgrad/elementwise.h"
-#include "arcgrad/error.h"
+#include "arcgrad/autograd/elementwise.h"
 #include "arcgrad/ops.h"
+#include "arcgrad/runtime/error.h"
 
 namespace arcgrad {
 

@@ -1,17 +1,17 @@
 #include <numeric>
 
-#include "arcgrad/distances.h"
+#include "arcgrad/algorithms/distances.h"
 #include "arcgrad/ops.h"
 
 namespace arcgrad {
 
 Graph shortest_distance(const Graph& graph, bool reverse, Semiring semiring) {
   const Topology& t = graph.topology();
-  Sweep sweep(graph.topology_ptr(), graph.weights(), reverse ? t.accept() : t.start(),
-              {.op = "shortest_distance",
-               .direction = reverse ? Direction::reverse : Direction::forward,
-               .semiring = semiring,
-               .keep = tracks(graph)});
+  PathScores sweep(graph.topology_ptr(), graph.weights(), reverse ? t.accept() : t.start(),
+                   {.op = "shortest_distance",
+                    .direction = reverse ? Direction::reverse : Direction::forward,
+                    .semiring = semiring,
+                    .keep = tracks(graph)});
   Column nodes(static_cast<size_t>(t.num_nodes()));
   std::iota(nodes.begin(), nodes.end(), 0);
   std::vector<Distances> parts;

@@ -1,4 +1,4 @@
-#include "arcgrad/elementwise.h"
+#include "arcgrad/autograd/elementwise.h"
 #include "arcgrad/ops.h"
 
 namespace arcgrad {

@@ -1,8 +1,8 @@
 #include <numeric>
 
+#include "arcgrad/algorithms/renumber.h"
+#include "arcgrad/autograd/tape.h"
 #include "arcgrad/ops.h"
-#include "arcgrad/renumber.h"
-#include "arcgrad/tape.h"
 
 namespace arcgrad {
 

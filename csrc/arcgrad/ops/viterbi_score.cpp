@@ -1,8 +1,8 @@
+#include "arcgrad/algorithms/best_path.h"
+#include "arcgrad/autograd/tape.h"
 #include "arcgrad/ops.h"
 #include "arcgrad/ops/of_arcs.h"
-#include "arcgrad/tape.h"
 #include "arcgrad/trellis/scores.h"
-#include "arcgrad/viterbi.h"
 
 namespace arcgrad {
 namespace {

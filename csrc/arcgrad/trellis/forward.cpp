@@ -1,13 +1,13 @@
 #include <algorithm>
 #include <array>
 
-#include "arcgrad/batch.h"
-#include "arcgrad/key_index.h"
+#include "arcgrad/algorithms/batch.h"
+#include "arcgrad/algorithms/log_partition.h"
 #include "arcgrad/ops.h"
 #include "arcgrad/ops/of_arcs.h"
-#include "arcgrad/total.h"
-#include "arcgrad/trellis/curvature.h"
-#include "arcgrad/trellis/frames.h"
+#include "arcgrad/runtime/key_index.h"
+#include "arcgrad/trellis/hvp/hvp.h"
+#include "arcgrad/trellis/kernels/frames.h"
 #include "arcgrad/trellis/plan.h"
 
 namespace arcgrad::trellis {
@@ -143,10 +143,9 @@ class Batch {
 
   /// The same for the derivatives of the posteriors along a direction per factor, scaled by
   /// `deltas`; `slopes` receives the derivatives of the scores.
-  void add_curvatures(std::span<const double> deltas, std::span<const Weights> graph_moves,
-                      std::span<const Weights> emission_moves,
-                      std::span<Weights* const> graph_grads,
-                      std::span<Weights* const> emission_grads, std::span<double> slopes) const {
+  void add_hvps(std::span<const double> deltas, std::span<const Weights> graph_moves,
+                std::span<const Weights> emission_moves, std::span<Weights* const> graph_grads,
+                std::span<Weights* const> emission_grads, std::span<double> slopes) const {
     std::vector<Weights*> of_examples;
     std::vector<int32_t> labels;
     list_destinations(emission_grads, of_examples, labels);
@@ -165,15 +164,15 @@ class Batch {
       const Plan::Group& group = plan_.groups[piece.group];
       if (graph_grads[group.graph])
         arcs[k].assign(static_cast<size_t>(plan_.graphs[group.graph].num_arcs()), 0.0);
-      std::vector<CurvatureExample> examples;
+      std::vector<HvpExample> examples;
       for (size_t i : piece.examples) {
         const Plan::Example& example = plan_.examples[i];
         if (to.at(i).is_unset) to.at(i).clear(0, example.view.frames);
         examples.push_back({example.view, frame_moves[example.emissions], deltas[i], to.at(i)});
       }
       std::vector<double> moved(examples.size());
-      trellis::add_curvatures(op_, *factors_[piece.group], arc_moves[group.graph], examples,
-                              arcs[k], moved);
+      trellis::add_hvps(op_, *factors_[piece.group], arc_moves[group.graph], examples, arcs[k],
+                        moved);
       for (size_t j = 0; j < moved.size(); ++j) slopes[piece.examples[j]] = moved[j];
     });
     to.join();
@@ -300,9 +299,9 @@ class GradientsRule final : public Rule {
     for (size_t k = 0; k < outputs_.size(); ++k) moves[outputs_[k]] = deltas[k];
     std::vector<double> slopes(plan.examples.size());
     const std::span<const Weights> all(moves);
-    batch_->add_curvatures(deltas_, all.first(num_graphs), all.subspan(num_graphs),
-                           grads.first(num_graphs),
-                           grads.subspan(num_graphs, plan.emissions.size()), slopes);
+    batch_->add_hvps(deltas_, all.first(num_graphs), all.subspan(num_graphs),
+                     grads.first(num_graphs), grads.subspan(num_graphs, plan.emissions.size()),
+                     slopes);
     for (size_t i = 0; i < slopes.size(); ++i)
       if (Weights* grad = grads[num_factors + i])
         ArcMap::identity().apply(Weights::scalar(slopes[i]), *grad, 1.0);
@@ -399,8 +398,9 @@ class ForwardRule final : public Rule {
     for (size_t i = 0; i < count; ++i) {
       if (!wanted[i] || !flowing[i]) continue;
       const Graph& product = plan.examples[i].product;
-      grads[i] = record_posteriors(op, product, std::make_shared<const Total>(op, product, true),
-                                   flowing[i], product.dtype());
+      grads[i] =
+          record_posteriors(op, product, std::make_shared<const LogPartition>(op, product, true),
+                            flowing[i], product.dtype());
       flowing[i] = nullptr;
     }
     const std::vector<bool> factors(wanted.begin() + static_cast<std::ptrdiff_t>(count),
@@ -420,7 +420,7 @@ class ForwardRule final : public Rule {
       scale[i] = call.deltas[i] ? call.deltas[i][0] : 0.0;
       if (!call.grads[i]) continue;
       if (scale[i] != 0.0) {
-        const Total total(op, plan.examples[i].product, true);
+        const LogPartition total(op, plan.examples[i].product, true);
         total.add_posteriors(scale[i], *call.grads[i]);
       }
       scale[i] = 0.0;
@@ -559,7 +559,7 @@ Graph factor_posteriors(const char* op, const Graph& graph, const Graph& factor)
   if (batch->is_fused(0))
     return record_gradients(op, batch, {&one, 1}, {is_graph, !is_graph})[is_graph ? 0 : 1];
   const Graph posteriors = record_posteriors(
-      op, graph, std::make_shared<const Total>(op, graph, true), one, graph.dtype());
+      op, graph, std::make_shared<const LogPartition>(op, graph, true), one, graph.dtype());
   const Product& product = *graph.product();
   const size_t which = is_graph == (product.side() == Side::output) ? 0 : 1;
   return product.built().rule->record({&posteriors, 1}, {which == 0, which == 1})[which];

@@ -5,9 +5,9 @@
 #include <atomic>
 #include <cmath>
 
-#include "arcgrad/error.h"
-#include "arcgrad/key_index.h"
-#include "arcgrad/parallel.h"
+#include "arcgrad/runtime/error.h"
+#include "arcgrad/runtime/key_index.h"
+#include "arcgrad/runtime/parallel.h"
 
 namespace arcgrad::trellis {
 namespace {
@@ -62,7 +62,7 @@ class PlanBuilder {
   std::vector<std::array<size_t, 2>> group_of_;  // of each graph and side
 };
 
-bool can_run(Kernel kernel, const Form& form) {
+bool can_run(Kernel kernel, const TrellisGraph& form) {
   if (form.has_epsilon_cycle) return kernel == Kernel::materialised;
   switch (kernel) {
     case Kernel::diagonal:
@@ -220,7 +220,8 @@ void Plan::rethrow(const char* op, size_t example) const {
   rethrow_for_element(op, examples[example].position, list_size);
 }
 
-void Plan::rethrow(const char* op, const Form& form, std::span<const size_t> together) const {
+void Plan::rethrow(const char* op, const TrellisGraph& form,
+                   std::span<const size_t> together) const {
   for (size_t i : together) {
     try {
       for (int32_t t = 0; t < examples[i].view.frames; ++t)
@@ -246,7 +247,7 @@ Kernel Plan::choose(const char* op, const Group& group, std::string* reason) con
     if (reason) *reason = text(parts...);
     return kernel;
   };
-  const Form& form = *this->form(group);
+  const TrellisGraph& form = *this->form(group);
   if (const int force = forced; force >= 0) {
     const auto kernel = static_cast<Kernel>(force);
     require(can_run(kernel, form), op, "the kernel '", name(kernel), "' cannot run this product");
@@ -264,12 +265,12 @@ Kernel Plan::choose(const char* op, const Group& group, std::string* reason) con
     return because(Kernel::materialised, "the graph has no cycle, and only ", share,
                    " of the trellis can be reached");
   if (form.is_dense)
-    return because(Kernel::dense, "nearly all of ", form.num_places, " x ", form.num_places,
+    return because(Kernel::dense, "nearly all of ", form.num_emitting, " x ", form.num_emitting,
                    " transitions exist");
   constexpr int32_t kFewPlaces = 8;
   const size_t count = group.examples.size();
-  if (!form.offsets.empty() && (form.num_places >= kFewPlaces || count == 1))
-    return because(Kernel::diagonal, "places in a row: ", form.num_places,
+  if (!form.offsets.empty() && (form.num_emitting >= kFewPlaces || count == 1))
+    return because(Kernel::diagonal, "places in a row: ", form.num_emitting,
                    "; distances that arcs go: ", form.offsets.size());
   if (count > 1) return because(Kernel::lanes, count, " examples share the graph");
   return because(Kernel::csr, "the graph is used by one example and has no special shape");

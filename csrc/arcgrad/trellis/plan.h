@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "arcgrad/graph.h"
-#include "arcgrad/parallel.h"
-#include "arcgrad/product.h"
-#include "arcgrad/trellis/kernel.h"
+#include "arcgrad/algorithms/product.h"
+#include "arcgrad/core/graph.h"
+#include "arcgrad/runtime/parallel.h"
+#include "arcgrad/trellis/kernels/kernel.h"
 #include "arcgrad/trellis/scores.h"
 
 namespace arcgrad::trellis {
@@ -42,13 +42,13 @@ struct Plan {
   /// Throws the current exception again with the number of the example it is about.
   [[noreturn]] void rethrow(const char* op, size_t example) const;
   /// The same for examples of one form that ran together: the first with bad emissions.
-  [[noreturn]] void rethrow(const char* op, const Form& form,
+  [[noreturn]] void rethrow(const char* op, const TrellisGraph& form,
                             std::span<const size_t> together) const;
   /// The inputs of a score on the tape: the products, which are optional, the graphs, the
   /// emissions.
   std::vector<Graph> tape_inputs() const;
 
-  const std::shared_ptr<const Form>& form(const Group& group) const {
+  const std::shared_ptr<const TrellisGraph>& form(const Group& group) const {
     return graphs[group.graph].topology().form(group.side);
   }
   /// How the examples of a group are scored, and why so if there is a place for it.

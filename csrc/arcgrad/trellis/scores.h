@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "arcgrad/graph.h"
-#include "arcgrad/semiring.h"
+#include "arcgrad/core/graph.h"
+#include "arcgrad/core/semiring.h"
 
 namespace arcgrad::trellis {
 

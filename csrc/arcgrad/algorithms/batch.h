@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "arcgrad/algorithms/product.h"
+#include "arcgrad/core/graph.h"
+#include "arcgrad/runtime/error.h"
+#include "arcgrad/runtime/parallel.h"
+
+namespace arcgrad {
+
+/// The number of elements that two lists make together; a list of one goes with any.
+inline size_t batch_size(const char* op, size_t first, size_t second) {
+  require(first == second || first == 1 || second == 1, op,
+          "lists must have the same length, or one element, but they have ", first, " and ",
+          second);
+  return first == 1 ? second : first;
+}
+
+/// Runs `element(i)` for each element of a batch on the pool, or here if there is little `work` in
+/// arcs. An error names the element.
+template <class Element>
+void for_batch(const char* op, size_t size, Element element, int64_t work = kSmallBatch) {
+  (work < kSmallBatch ? serial_for : parallel_for)(size, [&](size_t i) {
+    try {
+      element(i);
+    } catch (...) {
+      rethrow_for_element(op, i, size);
+    }
+  });
+}
+
+/// The same, and collects the graphs that it returns.
+template <class Element>
+std::vector<Graph> map_batch(const char* op, size_t size, Element element,
+                             int64_t work = kSmallBatch) {
+  std::vector<Graph> out(size, nullptr);
+  for_batch(op, size, [&](size_t i) { out[i] = element(i); }, work);
+  return out;
+}
+
+/// The number of arcs an op has to look at. A product would have to be built.
+inline int64_t work_of(const Graph& graph) {
+  return graph.product() ? kSmallBatch : graph.num_arcs();
+}
+
+/// An op of one graph for a list of graphs: `map(forward_score, graphs)`.
+template <class Op, class... Args>
+std::vector<Graph> map(const char* name, Op op, const std::vector<Graph>& graphs,
+                       const Args&... args) {
+  int64_t work = 0;
+  for (const Graph& graph : graphs) work += work_of(graph);
+  return map_batch(name, graphs.size(), [&](size_t i) { return op(graphs[i], args...); }, work);
+}
+
+/// An op of two graphs for two lists, of which one may have a single element.
+template <class Op>
+std::vector<Graph> map2(const char* name, Op op, const std::vector<Graph>& first,
+                        const std::vector<Graph>& second) {
+  const size_t size = batch_size(name, first.size(), second.size());
+  int64_t work = 0;
+  for (size_t i = 0; i < size; ++i) {
+    const Graph &a = first[first.size() == 1 ? 0 : i], &b = second[second.size() == 1 ? 0 : i];
+    // A composition with a dense linear graph is put off.
+    const bool is_deferred = !a.product() && !b.product() &&
+                             a.topology().dense().has_value() != b.topology().dense().has_value();
+    work += is_deferred ? 1 : work_of(a) + work_of(b);
+  }
+  return map_batch(
+      name, size,
+      [&](size_t i) {
+        return op(first[first.size() == 1 ? 0 : i], second[second.size() == 1 ? 0 : i]);
+      },
+      work);
+}
+
+}  // namespace arcgrad

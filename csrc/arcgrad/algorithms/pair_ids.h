@@ -1,0 +1,141 @@
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <cstdlib>
+#include <limits>
+#include <new>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "arcgrad/core/topology.h"
+
+namespace arcgrad {
+
+/// An array of plain values that grows by realloc, which moves pages where a vector copies them.
+template <class T>
+class PodVector {
+  static_assert(std::is_trivially_copyable_v<T>);
+
+ public:
+  PodVector() = default;
+  PodVector(const PodVector&) = delete;
+  PodVector& operator=(const PodVector&) = delete;
+  ~PodVector() { std::free(data_); }
+
+  void push_back(T value) {
+    if (size_ == capacity_) [[unlikely]]
+      grow();
+    data_[size_++] = value;
+  }
+  const T& operator[](int64_t i) const { return data_[i]; }
+  int64_t size() const { return size_; }
+
+ private:
+  void grow() {
+    const int64_t capacity = std::max<int64_t>(256, 2 * capacity_);
+    void* data = std::realloc(data_, static_cast<size_t>(capacity) * sizeof(T));
+    if (!data) throw std::bad_alloc();
+    data_ = static_cast<T*>(data);
+    capacity_ = capacity;
+  }
+
+  T* data_ = nullptr;
+  int64_t size_ = 0, capacity_ = 0;
+};
+
+/// A node of the composition. Of the orders in which two paths can make their epsilon moves one is
+/// chosen: those of the first path come first. So where the second moves alone although the first
+/// could have, the first waits until both move together.
+struct Pair {
+  int32_t first, second;
+  bool first_waits;
+};
+
+/// Numbers pairs in the order in which they are first asked for.
+///
+/// A hash table with linear probing, at most half full. ForkSafeOnce a table with a slot for every
+/// possible pair takes at most twice the memory, that one replaces it: it has no collisions.
+class PairIds {
+ public:
+  /// A pair as a row (the first node, shifted if it waits) and a column (the second node).
+  using Key = uint64_t;
+
+  PairIds(std::string_view op, int32_t num_first, int32_t num_second)
+      : op_(op), num_first_(num_first), num_second_(num_second) {
+    resize(1024);
+  }
+
+  int32_t size() const { return static_cast<int32_t>(keys_.size()); }
+
+  Key key(const Pair& pair) const {
+    const uint64_t row = static_cast<uint64_t>(pair.first) + (pair.first_waits ? num_first_ : 0);
+    return row << 32 | static_cast<uint32_t>(pair.second);
+  }
+  Pair pair(int32_t id) const {
+    const Key key = keys_[id];
+    const uint64_t row = key >> 32;
+    const bool waits = row >= num_first_;
+    return {static_cast<int32_t>(row - (waits ? num_first_ : 0)), static_cast<int32_t>(key), waits};
+  }
+
+  void prefetch(Key key) const { __builtin_prefetch(&slots_[home(key)]); }
+
+  int32_t operator[](Key key) {
+    size_t slot = home(key);
+    while (slots_[slot] != kFree) {
+      if (is_direct_ || keys_[slots_[slot]] == key) return slots_[slot];
+      slot = next(slot);
+    }
+    const int32_t id = size();
+    slots_[slot] = id;
+    keys_.push_back(key);
+    if (keys_.size() > limit_) [[unlikely]]
+      resize(2 * slots_.size());
+    return id;
+  }
+
+ private:
+  static constexpr int32_t kFree = -1;
+
+  size_t home(Key key) const {
+    return ((key >> 32) * num_second_ + static_cast<uint32_t>(key)) * factor_ >> shift_;
+  }
+  size_t next(size_t slot) const { return (slot + 1) & (slots_.size() - 1); }
+
+  /// `num_slots` is a power of two.
+  void resize(size_t num_slots) {
+    require_size(op_, "nodes", keys_.size());
+    const uint64_t num_keys = 2 * num_first_ * num_second_;
+    is_direct_ = num_keys <= 2 * num_slots;
+    if (is_direct_) {
+      num_slots = num_keys;
+      factor_ = 1;
+      shift_ = 0;
+    } else {
+      factor_ = 0x9e3779b97f4a7c15;  // 2^64 over the golden ratio
+      shift_ = 64 - std::countr_zero(num_slots);
+    }
+    limit_ = std::min<int64_t>(static_cast<int64_t>(is_direct_ ? num_slots : num_slots / 2),
+                               std::numeric_limits<int32_t>::max());
+    slots_.assign(num_slots, kFree);
+    for (int32_t id = 0; id < size(); ++id) {
+      size_t slot = home(keys_[id]);
+      while (slots_[slot] != kFree) slot = next(slot);
+      slots_[slot] = id;
+    }
+  }
+
+  std::string_view op_;
+  uint64_t num_first_, num_second_;
+  PodVector<Key> keys_;
+  std::vector<int32_t> slots_;
+  bool is_direct_ = false;
+  uint64_t factor_ = 1;
+  int shift_ = 0;
+  int64_t limit_ = 0;
+};
+
+}  // namespace arcgrad

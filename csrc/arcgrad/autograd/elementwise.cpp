@@ -1,0 +1,47 @@
+#include "arcgrad/autograd/elementwise.h"
+
+#include "arcgrad/runtime/error.h"
+
+namespace arcgrad {
+namespace {
+
+/// Throws, naming the first difference between topologies of the same size.
+[[noreturn]] void fail_structure(const char* op, const Topology& a, const Topology& b) {
+  for (int32_t n = 0; n < a.num_nodes(); ++n)
+    require(a.is_start(n) == b.is_start(n) && a.is_accept(n) == b.is_accept(n), op,
+            "both graphs must have the same structure, but node ", n,
+            " starts or accepts in only one of them");
+  int32_t arc = 0;
+  while (a.src()[arc] == b.src()[arc] && a.dst()[arc] == b.dst()[arc] &&
+         a.ilabel()[arc] == b.ilabel()[arc] && a.olabel()[arc] == b.olabel()[arc])
+    ++arc;
+  auto describe = [arc](const Topology& t) {
+    return text(t.src()[arc], " -> ", t.dst()[arc], " with labels ", t.ilabel()[arc], ":",
+                t.olabel()[arc]);
+  };
+  fail(op, "both graphs must have the same structure, but arc ", arc, " is ", describe(a),
+       " in the first and ", describe(b), " in the second");
+}
+
+}  // namespace
+
+Graph widen_score(const Graph& graph) {
+  if (graph.dtype() == DType::float64 || graph.product()) return graph;
+  const bool is_score = same_structure(graph.topology(), *scalar_topology());
+  return is_score ? record_cast(graph, DType::float64) : graph;
+}
+
+Graph record_sum(const char* op, const Graph& first, const Graph& second, double factor) {
+  const Topology &a = first.topology(), &b = second.topology();
+  require(a.num_nodes() == b.num_nodes() && a.num_arcs() == b.num_arcs(), op,
+          "both graphs must have the same structure, but the first has ", a.num_nodes(),
+          " nodes and ", a.num_arcs(), " arcs, and the second ", b.num_nodes(), " nodes and ",
+          b.num_arcs(), " arcs");
+  if (!same_structure(a, b)) fail_structure(op, a, b);
+  return record_moves(
+      op, first.topology_ptr(),
+      {{widen_score(first), ArcMap::identity()}, {widen_score(second), ArcMap::identity(), factor}},
+      When::at_first_look);
+}
+
+}  // namespace arcgrad

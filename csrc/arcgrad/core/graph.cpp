@@ -1,0 +1,317 @@
+#include "arcgrad/core/graph.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "arcgrad/algorithms/product.h"
+#include "arcgrad/autograd/tape.h"
+#include "arcgrad/runtime/error.h"
+
+namespace arcgrad {
+namespace {
+
+void insert(Column& ascending, int32_t value) {
+  auto at = std::lower_bound(ascending.begin(), ascending.end(), value);
+  if (at == ascending.end() || *at != value) ascending.insert(at, value);
+}
+
+void check_node(const char* op, const char* what, int32_t node, int32_t num_nodes) {
+  require(node >= 0 && node < num_nodes, op, "the ", what, " node must be one of the ", num_nodes,
+          " nodes of the graph, but it is ", node);
+}
+
+void check_label(const char* op, const char* what, int32_t label) {
+  require(label >= kEpsilon, op, "the ", what, " must be 0 or more, or epsilon (-1), but it is ",
+          label);
+}
+
+void check_arc(const char* op, int32_t arc, int32_t num_arcs) {
+  require(arc >= 0 && arc < num_arcs, op, "the arc must be one of the ", num_arcs,
+          " arcs of the graph, but it is ", arc);
+}
+
+/// Sorts node ids and checks them.
+void normalize_nodes(const char* what, Column& nodes, int32_t num_nodes) {
+  std::sort(nodes.begin(), nodes.end());
+  nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
+  if (!nodes.empty()) {
+    check_node("from_arrays", what, nodes.front(), num_nodes);
+    check_node("from_arrays", what, nodes.back(), num_nodes);
+  }
+}
+
+void check_range(const Column& values, int32_t low, int32_t high, const char* what) {
+  int32_t is_bad = 0;  // not a bool, so that the loop is done in vectors
+  for (int32_t v : values) is_bad |= static_cast<int32_t>(v < low) | static_cast<int32_t>(v > high);
+  if (is_bad == 0) [[likely]]
+    return;
+  const auto bad = std::ranges::find_if(values, [&](int32_t v) { return v < low || v > high; });
+  fail("from_arrays", what, " must be between ", low, " and ", high, ", but arc ",
+       bad - values.begin(), " has ", *bad);
+}
+
+std::shared_ptr<GraphState> make_state(TopologyPtr topology, Weights weights, bool calc_grad) {
+  auto state = std::make_shared<GraphState>();
+  state->topology = std::move(topology);
+  state->weights = std::move(weights);
+  state->calc_grad = calc_grad;
+  return state;
+}
+
+}  // namespace
+
+Graph::Graph(bool calc_grad, DType dtype)
+    : Graph(std::make_shared<Topology>(Arrays{}), Weights::zeros(0, dtype), calc_grad) {}
+
+Graph::Graph(TopologyPtr topology, Weights weights, bool calc_grad)
+    : state_(make_state(std::move(topology), std::move(weights), calc_grad)) {}
+
+Graph Graph::from_arrays(Arrays arrays, Weights weights, bool calc_grad) {
+  const size_t count = arrays.src.size();
+  require_size("from_arrays", "arcs", static_cast<int64_t>(count));
+  require(arrays.num_nodes >= 0, "from_arrays", "num_nodes must be 0 or more, but it is ",
+          arrays.num_nodes);
+  require(arrays.dst.size() == count && arrays.ilabel.size() == count &&
+              (arrays.olabel.empty() || arrays.olabel.size() == count) &&
+              weights.size() == static_cast<int64_t>(count),
+          "from_arrays", "all arrays must have one entry per arc, but src has ", count, ", dst ",
+          arrays.dst.size(), ", ilabel ", arrays.ilabel.size(), ", olabel ",
+          arrays.olabel.empty() ? count : arrays.olabel.size(), " and weight ", weights.size());
+  const int32_t last = arrays.num_nodes - 1;
+  constexpr int32_t kMax = std::numeric_limits<int32_t>::max();
+  check_range(arrays.src, 0, last, "src");
+  check_range(arrays.dst, 0, last, "dst");
+  check_range(arrays.ilabel, kEpsilon, kMax, "ilabel");
+  check_range(arrays.olabel, kEpsilon, kMax, "olabel");
+  normalize_nodes("start", arrays.start, arrays.num_nodes);
+  normalize_nodes("accept", arrays.accept, arrays.num_nodes);
+  return {std::make_shared<Topology>(std::move(arrays)), std::move(weights), calc_grad};
+}
+
+void Graph::leave_snapshot() {
+  if (!state_->is_snapshot) return;
+  Graph out(state_->topology, state_->weights, state_->calc_grad);
+  out.state_->product = state_->product;
+  out.state_->var = state_->var;
+  out.state_->grad = state_->grad;
+  state_ = std::move(out.state_);
+}
+
+void Graph::settle() {
+  leave_snapshot();
+  GraphState& state = *state_;
+  if (!state.product) return;
+  const Product::Built& built = state.product->built();
+  state.topology = built.topology;
+  state.weights = built.weights;
+  state.product.reset();
+}
+
+Arrays& Graph::edit() {
+  settle();
+  GraphState& state = *state_;
+  // What may fail comes first. The only owner of a topology may change it, but what was derived
+  // from it has to go.
+  state.weights.data();
+  auto& own = const_cast<Topology&>(*state.topology);
+  const bool alone = is_sole(state.topology);
+  if (!alone)
+    state.topology = std::make_shared<Topology>(Arrays(state.topology->arrays()));
+  else if (!own.is_pristine())
+    state.topology = std::make_shared<Topology>(std::move(own).release());
+  // From here on it is another leaf, with another number of arcs.
+  state.var.reset();
+  state.grad.reset();
+  return const_cast<Topology&>(*state.topology).pristine();
+}
+
+int32_t Graph::add_node(bool start, bool accept) {
+  require_size("add_node", "nodes", int64_t{num_nodes()} + 1);
+  Arrays& arrays = edit();
+  const int32_t node = arrays.num_nodes++;
+  if (start) arrays.start.push_back(node);
+  if (accept) arrays.accept.push_back(node);
+  return node;
+}
+
+int32_t Graph::add_arc(int32_t src, int32_t dst, int32_t label) {
+  return add_arc(src, dst, label, label);
+}
+
+int32_t Graph::add_arc(int32_t src, int32_t dst, int32_t ilabel, int32_t olabel, double weight) {
+  check_node("add_arc", "source", src, num_nodes());
+  check_node("add_arc", "destination", dst, num_nodes());
+  check_label("add_arc", "input label", ilabel);
+  check_label("add_arc", "output label", olabel);
+  require_size("add_arc", "arcs", int64_t{num_arcs()} + 1);
+  Arrays& arrays = edit();
+  if (ilabel != olabel && arrays.olabel.empty()) arrays.olabel = arrays.ilabel;
+  if (ilabel != olabel || !arrays.olabel.empty()) arrays.olabel.push_back(olabel);
+  arrays.src.push_back(src);
+  arrays.dst.push_back(dst);
+  arrays.ilabel.push_back(ilabel);
+  state_->weights.append(weight);
+  return static_cast<int32_t>(arrays.src.size()) - 1;
+}
+
+void Graph::make_start(int32_t node) {
+  check_node("make_start", "start", node, num_nodes());
+  insert(edit().start, node);
+}
+
+void Graph::make_accept(int32_t node) {
+  check_node("make_accept", "accept", node, num_nodes());
+  insert(edit().accept, node);
+}
+
+const TopologyPtr& Graph::topology_ptr() const {
+  return state_->product ? state_->product->built().topology : state_->topology;
+}
+Weights Graph::weights() const { return raw_weights().contiguous(); }
+const Weights& Graph::raw_weights() const {
+  return state_->product ? state_->product->built().weights : state_->weights;
+}
+DType Graph::dtype() const {
+  return state_->product ? state_->product->dtype() : state_->weights.dtype();
+}
+const std::shared_ptr<const Product>& Graph::product() const { return state_->product; }
+
+double Graph::weight(int32_t arc) const {
+  check_arc("weight", arc, num_arcs());
+  return raw_weights()[arc];
+}
+
+double Graph::item() const {
+  require(num_arcs() == 1, "item", "the graph must have exactly one arc, but it has ", num_arcs());
+  return raw_weights()[0];
+}
+
+void Graph::set_weights(Weights weights) {
+  require(weights.size() == num_arcs(), "set_weights", "the graph needs one weight per arc, ",
+          num_arcs(), " in all, but got ", weights.size());
+  settle();
+  if (state_->var && (state_->var->entry || state_->var->source)) state_->var.reset();
+  state_->weights = std::move(weights);
+}
+
+void Graph::set_weights(std::span<const double> weights) {
+  set_weights(Weights::from(weights, dtype()));
+}
+
+void Graph::set_weight(int32_t arc, double weight) {
+  check_arc("set_weight", arc, num_arcs());
+  settle();
+  if (state_->var && (state_->var->entry || state_->var->source)) state_->var.reset();
+  state_->weights.set(arc, weight);
+}
+
+bool Graph::calc_grad() const { return state_->calc_grad; }
+
+void Graph::set_calc_grad(bool calc_grad) {
+  if (state_->calc_grad == calc_grad) return;
+  leave_snapshot();
+  GraphState& state = *state_;
+  if (calc_grad) settle();
+  state.calc_grad = calc_grad;
+  if (state.var && state.var->entry)
+    state.var.reset();
+  else if (state.var)
+    state.var->calc_grad = calc_grad;
+  if (!calc_grad) state.grad.reset();
+}
+
+Graph Graph::grad() const {
+  std::lock_guard lock(state_->mutex);
+  if (!state_->calc_grad) throw TapeError("grad: the graph has calc_grad switched off");
+  if (!state_->grad)
+    throw TapeError(state_->var && state_->var->entry
+                        ? "grad: no gradient is kept for a graph that an op made; call "
+                          "retain_grad() on it before backward"
+                        : "grad: the graph has no gradient yet; call backward first");
+  return Graph(state_->grad);
+}
+
+bool Graph::is_grad_available() const {
+  std::lock_guard lock(state_->mutex);
+  return state_->grad != nullptr;
+}
+
+void Graph::zero_grad() {
+  std::shared_ptr<GraphState> old;
+  std::lock_guard lock(state_->mutex);
+  old.swap(state_->grad);
+}
+
+Graph& Graph::retain_grad() {
+  if (!state_->calc_grad) throw TapeError("retain_grad: the graph has calc_grad switched off");
+  if (product() && product()->is_bypassed()) throw TapeError(text("retain_grad: ", kBypassed));
+  var()->retain_grad = true;
+  return *this;
+}
+
+Graph Graph::detach() const {
+  Graph out(state_->topology, state_->weights, false);
+  out.state_->product = state_->product;
+  return out;
+}
+
+std::shared_ptr<Var> Graph::var() const {
+  GraphState& state = *state_;
+  if (!state.calc_grad) return nullptr;
+  std::lock_guard lock(state.mutex);
+  if (!state.var) {
+    state.var = std::make_shared<Var>();
+    state.var->size = state.weights.size();
+    state.var->dtype = state.weights.dtype();
+    state.var->state = state_;
+  }
+  return state.var;
+}
+
+Graph Graph::snapshot() const {
+  if (state_->is_snapshot) return *this;
+  Graph out(state_->topology, state_->weights, state_->calc_grad);
+  out.state_->product = state_->product;
+  out.state_->var = var();
+  out.state_->is_snapshot = true;
+  return out;
+}
+
+Graph linear_graph(int32_t frames, int32_t labels, bool calc_grad, DType dtype) {
+  require(frames >= 0 && labels >= 0, "linear_graph",
+          "the numbers of frames and labels must be 0 or more, but they are ", frames, " and ",
+          labels);
+  require_size("linear_graph", "nodes", int64_t{frames} + 1);
+  require_size("linear_graph", "arcs", int64_t{frames} * labels);
+  return {std::make_shared<Topology>(frames, labels),
+          Weights::zeros(int64_t{frames} * labels, dtype), calc_grad};
+}
+
+Graph scalar_graph(double weight, bool calc_grad, DType dtype) {
+  return {scalar_topology(), Weights::scalar(weight, dtype), calc_grad};
+}
+
+Graph chain_graph(std::span<const int32_t> ilabels, std::span<const int32_t> olabels,
+                  bool calc_grad, DType dtype) {
+  require(olabels.empty() || olabels.size() == ilabels.size(), "chain_graph",
+          "there must be as many output labels as input labels, but there are ", olabels.size(),
+          " and ", ilabels.size());
+  require_size("chain_graph", "arcs", static_cast<int64_t>(ilabels.size()));
+  for (int32_t label : ilabels) check_label("chain_graph", "input label", label);
+  for (int32_t label : olabels) check_label("chain_graph", "output label", label);
+  const auto count = static_cast<int32_t>(ilabels.size());
+  Arrays arrays;
+  arrays.num_nodes = count + 1;
+  arrays.start = {0};
+  arrays.accept = {count};
+  arrays.src.resize(count);
+  arrays.dst.resize(count);
+  std::iota(arrays.src.begin(), arrays.src.end(), 0);
+  std::iota(arrays.dst.begin(), arrays.dst.end(), 1);
+  arrays.ilabel.assign(ilabels.begin(), ilabels.end());
+  arrays.olabel.assign(olabels.begin(), olabels.end());
+  return {std::make_shared<Topology>(std::move(arrays)), Weights::zeros(count, dtype), calc_grad};
+}
+
+}  // namespace arcgrad

@@ -1,0 +1,107 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "arcgrad/core/topology.h"
+#include "arcgrad/core/weights.h"
+
+namespace arcgrad {
+
+struct GraphState;
+struct Var;
+class Product;
+
+/// A weighted finite-state transducer: a shared topology, weights, and the op that made it.
+///
+/// A Graph is a handle: copies of it are the same graph. Scores are log-domain, larger is better,
+/// and -inf is impossible.
+class Graph {
+ public:
+  /// An empty graph, to be built arc by arc.
+  explicit Graph(bool calc_grad = true, DType dtype = DType::float32);
+  explicit Graph(std::shared_ptr<GraphState> state) : state_(std::move(state)) {}
+  /// No graph at all, for places where one may be missing.
+  Graph(std::nullptr_t) {}
+  explicit operator bool() const { return state_ != nullptr; }
+  /// A leaf with this topology and these weights.
+  Graph(TopologyPtr topology, Weights weights, bool calc_grad = false);
+
+  /// A checked graph from one array entry per arc. `arrays.olabel` may be empty for an acceptor.
+  static Graph from_arrays(Arrays arrays, Weights weights, bool calc_grad = true);
+
+  int32_t add_node(bool start = false, bool accept = false);
+  int32_t add_arc(int32_t src, int32_t dst, int32_t label);
+  int32_t add_arc(int32_t src, int32_t dst, int32_t ilabel, int32_t olabel, double weight = 0.0);
+  void make_start(int32_t node);
+  void make_accept(int32_t node);
+
+  const Topology& topology() const { return *topology_ptr(); }
+  const TopologyPtr& topology_ptr() const;
+  /// Contiguous weights, one per arc.
+  Weights weights() const;
+  /// The weights as they are stored, strided if they were borrowed so.
+  const Weights& raw_weights() const;
+  DType dtype() const;
+
+  int32_t num_nodes() const { return topology().num_nodes(); }
+  int32_t num_arcs() const { return topology().num_arcs(); }
+  double weight(int32_t arc) const;
+  std::vector<double> weights_to_vector() const { return raw_weights().to_vector(); }
+  /// The weight of the only arc.
+  double item() const;
+
+  /// Replaces the weights by a new buffer, so that earlier results stay right. A graph that an op
+  /// made becomes a leaf.
+  void set_weights(Weights weights);
+  void set_weights(std::span<const double> weights);
+  void set_weight(int32_t arc, double weight);
+
+  bool calc_grad() const;
+  /// Switching off forgets the gradient and the op that made the graph.
+  void set_calc_grad(bool calc_grad);
+  /// The gradient with the same topology; throws TapeError if there is none.
+  Graph grad() const;
+  bool is_grad_available() const;
+  void zero_grad();
+  /// Asks backward() to keep the gradient of this graph although an op made it.
+  Graph& retain_grad();
+  /// The same weights as a leaf that takes no part in differentiation.
+  Graph detach() const;
+  /// A second handle that later edits of this one do not touch, with the same place on the tape.
+  Graph snapshot() const;
+
+  /// The composition this graph stands for, if it was put off; else null. Looking at the arcs or
+  /// weights of such a graph builds them, and changes nothing else.
+  const std::shared_ptr<const Product>& product() const;
+
+  /// The place of this graph on the tape; null if it takes no part in differentiation.
+  std::shared_ptr<Var> var() const;
+  const std::shared_ptr<GraphState>& state() const { return state_; }
+  bool is_same(const Graph& other) const { return state_ == other.state_; }
+
+ private:
+  /// Others may have the same snapshot, so what changes is a copy.
+  void leave_snapshot();
+  /// Turns a product into an ordinary graph.
+  void settle();
+  /// Makes the topology safe to change in place and forgets what no longer describes the graph.
+  Arrays& edit();
+  void append_weight(double weight);
+
+  std::shared_ptr<GraphState> state_;
+};
+
+/// A dense linear graph: arc t * labels + c goes from node t to t + 1 with label c.
+Graph linear_graph(int32_t frames, int32_t labels, bool calc_grad = true,
+                   DType dtype = DType::float32);
+/// One epsilon arc from a start to an accept node.
+Graph scalar_graph(double weight, bool calc_grad = true, DType dtype = DType::float64);
+/// A chain that spells `ilabels`, with `olabels` (empty: the same) on the output side.
+Graph chain_graph(std::span<const int32_t> ilabels, std::span<const int32_t> olabels = {},
+                  bool calc_grad = false, DType dtype = DType::float32);
+
+}  // namespace arcgrad

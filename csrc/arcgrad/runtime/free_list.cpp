@@ -1,0 +1,96 @@
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstdlib>
+
+#include "arcgrad/runtime/buffer.h"
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
+
+namespace arcgrad {
+namespace {
+
+/// From this size on, blocks are made of huge pages.
+constexpr size_t kHuge = size_t{2} << 20;
+constexpr size_t kHugePage = size_t{2} << 20;
+constexpr size_t kSmallPage = size_t{4} << 10;
+/// The most that is kept.
+constexpr size_t kMaxKept = size_t{512} << 20;
+constexpr size_t kMaxBlocks = 64;
+
+/// Freed blocks, the oldest first.
+///
+/// Whoever finds it in use by another thread does without. So nobody waits, and a process forked
+/// from such a moment, in which it stays in use forever, still works.
+class FreeList {
+ public:
+  /// A block of exactly this size, or null.
+  void* take(size_t size) {
+    if (in_use_.test_and_set(std::memory_order_acquire)) return nullptr;
+    void* memory = nullptr;
+    for (size_t i = count_; i-- > 0;)
+      if (blocks_[i].size == size) {
+        memory = remove(i);
+        break;
+      }
+    in_use_.clear(std::memory_order_release);
+    return memory;
+  }
+
+  void put(void* memory, size_t size) {
+    if (size > kMaxKept) return std::free(memory);
+#ifdef __linux__
+    // The system may take the pages back when it needs them.
+    if (size >= kHuge) madvise(memory, size, MADV_FREE);
+#endif
+    if (in_use_.test_and_set(std::memory_order_acquire)) return std::free(memory);
+    while (count_ == kMaxBlocks || total_ + size > kMaxKept) std::free(remove(0));
+    blocks_[count_++] = {memory, size};
+    total_ += size;
+    in_use_.clear(std::memory_order_release);
+  }
+
+ private:
+  void* remove(size_t i) {
+    void* memory = blocks_[i].memory;
+    total_ -= blocks_[i].size;
+    --count_;
+    for (; i < count_; ++i) blocks_[i] = blocks_[i + 1];
+    return memory;
+  }
+
+  struct Block {
+    void* memory;
+    size_t size;
+  };
+  std::atomic_flag in_use_;
+  Block blocks_[kMaxBlocks];
+  size_t count_ = 0, total_ = 0;
+};
+
+// Without a destructor, so that buffers may outlive it at exit.
+FreeList kept;
+
+/// Sizes come in steps of an eighth or of a page, so that a block fits buffers of about its size.
+size_t round_up(size_t bytes) {
+  const size_t step = std::max(bytes < kHuge ? kSmallPage : kHugePage, std::bit_floor(bytes) / 8);
+  return (bytes + step - 1) / step * step;
+}
+
+}  // namespace
+
+void* allocate_large(size_t bytes) {
+  const size_t size = round_up(bytes);
+  if (void* memory = kept.take(size)) return memory;
+  void* memory = std::aligned_alloc(size < kHuge ? kSmallPage : kHugePage, size);
+  if (!memory) throw std::bad_alloc();
+#ifdef __linux__
+  if (size >= kHuge) madvise(memory, size, MADV_HUGEPAGE);
+#endif
+  return memory;
+}
+
+void free_large(void* memory, size_t bytes) noexcept { kept.put(memory, round_up(bytes)); }
+
+}  // namespace arcgrad

@@ -1,0 +1,452 @@
+#include "arcgrad/runtime/parallel.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <thread>
+#include <utility>
+#ifdef __linux__
+#include <sched.h>
+#endif
+
+#include "arcgrad/autograd/tape.h"
+#include "arcgrad/runtime/error.h"
+#include "arcgrad/runtime/openmp.h"
+
+namespace arcgrad {
+namespace {
+
+/// Leaves the processor to its other thread for a moment.
+inline void relax() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+thread_local bool is_inside = false;
+/// Set before poll_interrupt() throws, so that a loop on the way does not go on.
+thread_local bool is_interrupted = false;
+
+/// What the other threads throw when one was interrupted.
+class Interrupted : public std::exception {};
+/// Carries an exception from a call to the loop it is part of, which is to end with it.
+struct Stop {
+  std::exception_ptr cause;
+};
+
+std::atomic<void (*)()> interrupt_check{nullptr};
+/// Asking takes the lock of the Python interpreter, so it is not done often.
+constexpr std::chrono::milliseconds kBetweenChecks{50};
+/// How long a thread looks for work, or for the end of others' work, before it sleeps. Waking it
+/// takes longer than a small batch, and a gradient most often follows its score at once.
+constexpr std::chrono::microseconds kBeforeSleep{100};
+
+/// Waits for a condition without sleeping, but not for long.
+template <class Condition>
+void spin_until(const Condition& holds) {
+  const auto end = std::chrono::steady_clock::now() + kBeforeSleep;
+  while (!holds()) {
+    for (int i = 0; i < 32 && !holds(); ++i) relax();
+    if (std::chrono::steady_clock::now() > end) return;
+  }
+}
+
+/// Indices in a row that one thread takes from the front, and others that have no more of their own
+/// from the back.
+class alignas(64) Share {
+ public:
+  void set(size_t begin, size_t end) { range_ = pack(begin, end); }
+  /// Puts an index into `i` unless none is left.
+  bool take(bool is_own, size_t& i) {
+    uint64_t range = range_.load(std::memory_order_relaxed);
+    uint64_t rest;
+    do {
+      const size_t begin = range >> 32, end = range & UINT32_MAX;
+      if (begin >= end) return false;
+      i = is_own ? begin : end - 1;
+      rest = is_own ? pack(begin + 1, end) : pack(begin, end - 1);
+    } while (!range_.compare_exchange_weak(range, rest));
+    return true;
+  }
+
+ private:
+  static uint64_t pack(size_t begin, size_t end) { return uint64_t{begin} << 32 | end; }
+  std::atomic<uint64_t> range_{0};
+};
+
+/// One parallel_for call.
+///
+/// Each thread has a share of the indices, the same in every call of that size: what it keeps of
+/// an example for the gradient is in its cache, and neighbours in memory are its own.
+struct Job {
+  Job(size_t count, int num_threads, const std::function<void(size_t)>& body)
+      : body(body),
+        errors(count),
+        grad_enabled(is_grad_enabled()),
+        shares(static_cast<size_t>(num_threads)) {
+    const size_t parts = shares.size();
+    for (size_t k = 0; k < parts; ++k) shares[k].set(count * k / parts, count * (k + 1) / parts);
+  }
+
+  const std::function<void(size_t)>& body;
+  std::vector<std::exception_ptr> errors;
+  const bool grad_enabled;
+  std::vector<Share> shares;
+  std::atomic<bool> is_cancelled{false};
+  std::atomic<int> working{0};   // threads of the pool, changed under its mutex
+  std::atomic<int> num_done{0};  // threads of OpenMP that found no more to do
+  std::exception_ptr interrupt;  // of the thread that cancelled the job
+
+  /// On any thread.
+  void cancel(std::exception_ptr cause) {
+    if (!is_cancelled.exchange(true)) interrupt = std::move(cause);
+  }
+
+  /// On the thread that started the job.
+  void check() {
+    if (auto* check = interrupt_check.load(); check && !is_cancelled) {
+      try {
+        check();
+      } catch (...) {
+        cancel(std::current_exception());
+      }
+    }
+  }
+
+  /// Thread 0 is the one that started the job.
+  void work(size_t thread) {
+    const bool was_inside = std::exchange(is_inside, true);
+    const bool was_enabled = set_grad_enabled(grad_enabled);
+    Job* const outer = std::exchange(current_job, this);
+    for (size_t k = 0; k < shares.size(); ++k)
+      for (size_t i; !is_cancelled && shares[(thread + k) % shares.size()].take(k == 0, i);) {
+        try {
+          body(i);
+        } catch (const Stop& stop) {
+          cancel(stop.cause);
+        } catch (...) {
+          errors[i] = std::current_exception();
+        }
+      }
+    current_job = outer;
+    set_grad_enabled(was_enabled);
+    is_inside = was_inside;
+  }
+
+  const std::thread::id starter = std::this_thread::get_id();
+  static thread_local Job* current_job;
+};
+
+thread_local Job* Job::current_job = nullptr;
+
+class Pool {
+ public:
+  /// Threads that outnumber the processors must not take time from each other by spinning.
+  Pool(int num_workers, bool spins) : spins_(spins) {
+    for (int i = 0; i < num_workers; ++i)
+      threads_.emplace_back([this, i] { loop(static_cast<size_t>(i) + 1); });
+  }
+  ~Pool() {
+    {
+      std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    wake_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  void run(Job& job) {
+    {
+      std::lock_guard lock(mutex_);
+      jobs_.push_back(&job);
+      num_jobs_ = jobs_.size();
+    }
+    wake_.notify_all();
+    job.work(0);
+    std::unique_lock lock(mutex_);
+    remove(job);
+    if (spins_ && job.working > 0) {
+      lock.unlock();
+      spin_until([&] { return job.working == 0; });
+      lock.lock();
+    }
+    while (!done_.wait_for(lock, kBetweenChecks, [&] { return job.working == 0; })) {
+      lock.unlock();
+      job.check();
+      lock.lock();
+    }
+  }
+
+ private:
+  void loop(size_t thread) {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      if (spins_ && jobs_.empty() && !stop_) {
+        lock.unlock();
+        spin_until([&] { return num_jobs_ > 0; });
+        lock.lock();
+      }
+      wake_.wait(lock, [&] { return stop_ || !jobs_.empty(); });
+      if (stop_) return;
+      Job& job = *jobs_.front();
+      ++job.working;
+      lock.unlock();
+      job.work(thread);
+      lock.lock();
+      remove(job);
+      if (--job.working == 0) done_.notify_all();
+    }
+  }
+
+  void remove(Job& job) {
+    std::erase(jobs_, &job);
+    num_jobs_ = jobs_.size();
+  }
+
+  const bool spins_;
+  std::mutex mutex_;
+  std::condition_variable wake_, done_;
+  std::vector<Job*> jobs_;
+  std::atomic<size_t> num_jobs_{0};
+  bool stop_ = false;
+  std::vector<std::thread> threads_;
+};
+
+/// Runs a job on the threads of the program's OpenMP, if it has some to share.
+bool run_in_openmp(Job& job, int num_threads) {
+  return openmp::run(
+      num_threads,
+      [](void* data, int thread, int num_threads) {
+        Job& job = *static_cast<Job*>(data);
+        job.work(static_cast<size_t>(thread));
+        ++job.num_done;
+        if (std::this_thread::get_id() != job.starter) return;
+        // OpenMP would wait too, but without a look at Ctrl-C, and for milliseconds without
+        // sleeping: a thread that has yet to wake up may need this processor. Nor may that thread
+        // wake this one, which would then wait for it on the processor that both need.
+        const auto all_are_done = [&] { return job.num_done == num_threads; };
+        spin_until(all_are_done);
+        while (!all_are_done()) {
+          std::this_thread::sleep_for(kBeforeSleep);
+          job.check();
+        }
+      },
+      &job);
+}
+
+constexpr int kMaxThreads = 4096;
+
+/// An empty variable is as good as none.
+std::string_view read_environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+/// A number of threads at the beginning of a text, and where it ends; 0 if there is none.
+std::pair<int, const char*> parse_num_threads(std::string_view text) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return {error == std::errc() && number > 0 && number <= kMaxThreads ? number : 0, end};
+}
+
+/// ARCGRAD_NUM_THREADS, or 0.
+int own_num_threads() {
+  const std::string_view value = read_environment("ARCGRAD_NUM_THREADS");
+  const auto [number, end] = parse_num_threads(value);
+  return end == value.data() + value.size() ? number : 0;
+}
+
+int usable_processors() {
+#ifdef __linux__
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
+#endif
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+std::atomic<bool> is_forked{false};
+std::atomic<bool (*)()> worker_check{nullptr};
+
+int default_num_threads() {
+  if (const int own = own_num_threads()) return own;
+  auto* const is_worker = worker_check.load();
+  if (is_forked || (is_worker && is_worker())) return 1;
+  const int processors = usable_processors();
+  // It may be a list, of which the first number counts.
+  const int openmp = parse_num_threads(read_environment("OMP_NUM_THREADS")).first;
+  return openmp ? std::min(openmp, processors) : processors;
+}
+
+/// The pool and its size. Callers hold a share of the pool while they use it, so that changing the
+/// number of threads waits for nobody.
+struct Threads {
+  std::mutex mutex;
+  int count = default_num_threads();
+  std::shared_ptr<Pool> pool;
+
+  std::shared_ptr<Pool> get() {
+    std::lock_guard lock(mutex);
+    if (!pool && count > 1) pool = std::make_shared<Pool>(count - 1, count <= usable_processors());
+    return pool;
+  }
+};
+
+std::atomic<Threads*> current{nullptr};
+
+// From the beginning, as the first use may be in the child. The threads of the parent do not exist
+// there, and its locks may be held.
+[[maybe_unused]] const int has_handler = pthread_atfork(nullptr, nullptr, [] {
+  is_forked = true;
+  is_inside = false;
+  current = nullptr;
+});
+
+/// Made at the first use, when the program has set up its environment. Leaked: at exit, threads of
+/// Python may still be inside.
+Threads& threads() {
+  Threads* found = current;
+  if (found) return *found;
+  auto* fresh = new Threads;
+  if (current.compare_exchange_strong(found, fresh)) return *fresh;
+  delete fresh;
+  return *found;
+}
+
+}  // namespace
+
+void serial_for(size_t count, const std::function<void(size_t)>& body) {
+  if (!is_inside) is_interrupted = false;
+  std::exception_ptr first;
+  for (size_t i = 0; i < count; ++i) {
+    try {
+      body(i);
+    } catch (const Stop& stop) {
+      std::rethrow_exception(stop.cause);
+    } catch (...) {
+      if (is_interrupted) throw;
+      if (!first) first = std::current_exception();
+    }
+  }
+  if (first) std::rethrow_exception(first);
+}
+
+void parallel_for(size_t count, const std::function<void(size_t)>& body) {
+  const int num_threads = count > 1 && !is_inside ? get_num_threads() : 1;
+  if (num_threads == 1 || count > UINT32_MAX) return serial_for(count, body);
+  Job job(count, num_threads, body);
+  if (!run_in_openmp(job, num_threads)) {
+    const std::shared_ptr<Pool> pool = threads().get();
+    if (!pool) return serial_for(count, body);
+    pool->run(job);
+  }
+  if (job.interrupt) std::rethrow_exception(job.interrupt);
+  for (const std::exception_ptr& error : job.errors)
+    if (error) std::rethrow_exception(error);
+}
+
+void parallel_rounds(size_t rounds, size_t parts, const std::function<void(size_t, size_t)>& part,
+                     const std::function<void(size_t)>& close) {
+  // Parts are handed out in order, so the threads that have the earlier ones never wait for a later
+  // one, and a thread that does not come is not missed.
+  std::atomic<size_t> next{0}, num_done{0}, open{0};
+  std::atomic<bool> has_failed{false};
+  parallel_for(parts, [&](size_t) {
+    try {
+      for (size_t ticket; (ticket = next.fetch_add(1)) < rounds * parts;) {
+        const size_t round = ticket / parts;
+        for (unsigned i = 1; open < round && !has_failed; ++i)
+          i % 1024 ? relax() : std::this_thread::yield();
+        if (has_failed) return;
+        part(round, ticket % parts);
+        if (num_done.fetch_add(1) + 1 < (round + 1) * parts) continue;
+        close(round);
+        open = round + 1;
+      }
+    } catch (...) {
+      has_failed = true;
+      throw;
+    }
+  });
+}
+
+void set_interrupt_check(void (*check)()) { interrupt_check = check; }
+
+void poll_interrupt() {
+  static thread_local auto last = std::chrono::steady_clock::now();
+  Job* const job = Job::current_job;
+  const auto stop_if_cancelled = [&] {
+    if (!job || !job->is_cancelled) return;
+    is_interrupted = true;
+    throw Interrupted();
+  };
+  stop_if_cancelled();
+  if (job && job->starter != std::this_thread::get_id()) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (now - last < kBetweenChecks) return;
+  last = now;
+  if (job) {
+    job->check();
+    stop_if_cancelled();
+  } else if (auto* check = interrupt_check.load()) {
+    is_interrupted = true;
+    check();
+    is_interrupted = false;
+  }
+}
+
+void rethrow_and_stop() { throw Stop{std::current_exception()}; }
+
+int get_num_threads() {
+  Threads& t = threads();
+  std::lock_guard lock(t.mutex);
+  return t.count;
+}
+
+void set_num_threads(int num_threads) {
+  require(num_threads >= 1 && num_threads <= kMaxThreads, "set_num_threads",
+          "the number of threads must be between 1 and ", kMaxThreads, ", but it is ", num_threads);
+  Threads& t = threads();
+  std::shared_ptr<Pool> old;
+  std::lock_guard lock(t.mutex);
+  if (t.count == num_threads) return;
+  t.count = num_threads;
+  old.swap(t.pool);
+}
+
+void set_worker_check(bool (*check)()) { worker_check = check; }
+
+void check_environment() {
+  const std::string_view value = read_environment("ARCGRAD_NUM_THREADS");
+  require(value.empty() || own_num_threads() > 0, "ARCGRAD_NUM_THREADS",
+          "the number of threads must be a whole number between 1 and ", kMaxThreads,
+          ", but it is '", value, "'");
+}
+
+void rethrow_for_element(const std::string& op, size_t index, size_t count) {
+  const std::string where = text(op, " (element ", index, " of ", count, "): ");
+  auto located = [&](std::string what) {
+    const std::string plain = op + ": ";
+    return where + (what.starts_with(plain) ? what.substr(plain.size()) : what);
+  };
+  try {
+    throw;
+  } catch (const TapeError& error) {
+    throw TapeError(located(error.what()));
+  } catch (const std::invalid_argument& error) {
+    throw std::invalid_argument(located(error.what()));
+  }
+}
+
+}  // namespace arcgrad

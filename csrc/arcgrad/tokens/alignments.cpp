@@ -1,0 +1,443 @@
+#include "arcgrad/tokens/alignments.h"
+
+#include <algorithm>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "arcgrad/algorithms/batch.h"
+#include "arcgrad/autograd/tape.h"
+#include "arcgrad/ops.h"
+#include "arcgrad/runtime/error.h"
+#include "arcgrad/trellis/trellis_graph.h"
+
+namespace arcgrad {
+namespace {
+
+/// Consecutive ids from `begin` up to but not including `end`.
+struct Range {
+  int32_t begin = 0, end = 0;
+};
+
+// A target is read through one of two classes. An occurrence is a token that leads into a node; all
+// arcs with that label into that node are the same occurrence.
+
+/// A target that is one sequence of labels: node i + 1 is entered by occurrence i, from node i.
+class Sequence {
+ public:
+  explicit Sequence(std::span<const int32_t> labels) : labels_(labels) {}
+  int32_t num_nodes() const { return num_occurrences() + 1; }
+  int32_t num_occurrences() const { return static_cast<int32_t>(labels_.size()); }
+  bool is_start(int32_t node) const { return node == 0; }
+  bool is_accept(int32_t node) const { return node == num_occurrences(); }
+  bool has_out(int32_t node) const { return node < num_occurrences(); }
+  Range occurrences(int32_t node) const { return {std::max(node - 1, 0), node}; }
+  int32_t label(int32_t occurrence) const { return labels_[occurrence]; }
+  Range arcs(int32_t occurrence) const { return {occurrence, occurrence + 1}; }
+  int32_t source(int32_t arc) const { return arc; }
+  int32_t original(int32_t) const { return -1; }
+
+ private:
+  std::span<const int32_t> labels_;
+};
+
+/// A target that is a connected acceptor, with its nodes in topological order as far as cycles
+/// allow. Its only epsilon arc, if it has one, carries the score of the empty string.
+class Lattice {
+ public:
+  explicit Lattice(const Topology& t)
+      : is_start_(t.num_nodes()), is_accept_(t.num_nodes()), has_out_(t.num_nodes()) {
+    const int32_t num_nodes = t.num_nodes();
+    const Order& order = t.order();
+    std::vector<int32_t> position(static_cast<size_t>(num_nodes));
+    for (int32_t p = 0; p < num_nodes; ++p) position[order.node(p)] = p;
+    for (int32_t n : t.start()) is_start_[position[n]] = true;
+    for (int32_t n : t.accept()) is_accept_[position[n]] = true;
+
+    const auto labels = t.ilabel();
+    const Adjacency& in = t.in();
+    std::vector<std::tuple<int32_t, int32_t, int32_t>> entering;  // label, source, arc
+    for (int32_t p = 0; p < num_nodes; ++p) {
+      const int32_t n = order.node(p);
+      entering.clear();
+      for (int32_t k = in.offset[n]; k < in.offset[n + 1]; ++k) {
+        const int32_t arc = in.arc(k);
+        if (labels[arc] == kEpsilon)
+          empty_arc = arc;
+        else
+          entering.emplace_back(labels[arc], position[in.node[k]], arc);
+      }
+      std::ranges::sort(entering);
+      for (const auto& [label, source, arc] : entering) {
+        if (label_.size() == static_cast<size_t>(first_occurrence_.back()) ||
+            label_.back() != label) {
+          label_.push_back(label);
+          first_arc_.push_back(static_cast<int32_t>(source_.size()));
+        }
+        source_.push_back(source);
+        arc_.push_back(arc);
+        has_out_[source] = true;
+      }
+      first_occurrence_.push_back(static_cast<int32_t>(label_.size()));
+    }
+    first_arc_.push_back(static_cast<int32_t>(source_.size()));
+  }
+
+  int32_t num_nodes() const { return static_cast<int32_t>(first_occurrence_.size()) - 1; }
+  int32_t num_occurrences() const { return static_cast<int32_t>(label_.size()); }
+  bool is_start(int32_t node) const { return is_start_[node]; }
+  bool is_accept(int32_t node) const { return is_accept_[node]; }
+  bool has_out(int32_t node) const { return has_out_[node]; }
+  Range occurrences(int32_t node) const {
+    return {first_occurrence_[node], first_occurrence_[node + 1]};
+  }
+  int32_t label(int32_t occurrence) const { return label_[occurrence]; }
+  Range arcs(int32_t occurrence) const {
+    return {first_arc_[occurrence], first_arc_[occurrence + 1]};
+  }
+  int32_t source(int32_t arc) const { return source_[arc]; }
+  /// The arc of the target graph.
+  int32_t original(int32_t arc) const { return arc_[arc]; }
+
+  int32_t empty_arc = -1;
+
+ private:
+  std::vector<bool> is_start_, is_accept_, has_out_;
+  std::vector<int32_t> first_occurrence_{0}, label_, first_arc_, source_, arc_;
+};
+
+/// The alignments of a target. Each occurrence of a token has a node per frame it lasts, as far as
+/// frames are counted, and each node of the target has nodes for the blanks that stand there.
+template <class Target>
+class Aligner {
+ public:
+  Aligner(const char* op, const Tokens::Rules& rules, const Target& target)
+      : rules_(rules),
+        target_(target),
+        least_blanks_(std::max(rules.gap.least, 1)),
+        first_(static_cast<size_t>(target.num_occurrences())),
+        blanks_(static_cast<size_t>(target.num_nodes())) {
+    number_nodes(op);
+    mark_ends();
+    size_t num_arcs = 0;
+    each_arc([&](int32_t, int32_t, int32_t, int32_t) { ++num_arcs; });
+    require_size(op, "arcs", static_cast<int64_t>(num_arcs));
+    for (Column* column : {&arrays.src, &arrays.dst, &arrays.ilabel}) column->resize(num_arcs);
+    if (is_lattice) taken.resize(num_arcs);
+    size_t k = 0;
+    each_arc([&](int32_t src, int32_t dst, int32_t label, int32_t arc) {
+      arrays.src[k] = src;
+      arrays.dst[k] = dst;
+      arrays.ilabel[k] = label;
+      if (is_lattice) taken[k] = arc;
+      ++k;
+    });
+  }
+
+  Arrays arrays;
+  /// For a lattice: the arc of the target whose weight each arc takes, or -1.
+  Column taken;
+
+ private:
+  static constexpr bool is_lattice = std::is_same_v<Target, Lattice>;
+
+  /// The nodes for blanks at a node of the target, or -1.
+  struct Blanks {
+    int32_t start = -1;  // before any frame
+    int32_t lead = -1;   // any number of blanks before the first token
+    Range counted;       // the blanks since a token, one node each
+    int32_t run = -1;    // more blanks than are counted
+    bool has_own_lead() const { return lead >= 0 && lead != run; }
+  };
+
+  void number_nodes(const char* op) {
+    int64_t next = 0;
+    const bool counts_all = rules_.gap.is_limited();
+    for (int32_t node = 0; node < target_.num_nodes(); ++node) {
+      const Range here = target_.occurrences(node);
+      for (int32_t o = here.begin; o < here.end; ++o) {
+        first_[o] = static_cast<int32_t>(next);
+        next += rules_.duration(target_.label(o)).num_counted();
+      }
+      const bool leaves = target_.has_out(node), accepts = target_.is_accept(node);
+      const bool is_entered = here.begin < here.end;
+      const bool starts = target_.is_start(node) && (leaves || accepts);
+      Blanks& blanks = blanks_[node];
+      if (starts && rules_.blank != Blank::optional) blanks.start = static_cast<int32_t>(next++);
+      if (!rules_.has_blank()) continue;
+      if (starts && counts_all) blanks.lead = static_cast<int32_t>(next++);
+      if (is_entered && leaves) {
+        blanks.counted.begin = static_cast<int32_t>(next);
+        next += counts_all ? rules_.gap.most : least_blanks_ - 1;
+        blanks.counted.end = static_cast<int32_t>(next);
+      }
+      // Tokens may follow the run unless all blanks between tokens are counted.
+      if (counts_all ? is_entered && accepts : is_entered || starts)
+        blanks.run = static_cast<int32_t>(next++);
+      if (starts && !counts_all) blanks.lead = blanks.run;
+    }
+    if constexpr (is_lattice)
+      if (target_.empty_arc >= 0) next += rules_.blank == Blank::forced ? 3 : 2;
+    require_size(op, "nodes", next);
+    arrays.num_nodes = static_cast<int32_t>(next);
+  }
+
+  void mark_ends() {
+    for (int32_t node = 0; node < target_.num_nodes(); ++node) {
+      const Blanks& blanks = blanks_[node];
+      const int32_t start = rules_.blank == Blank::optional ? blanks.lead : blanks.start;
+      if (start >= 0) arrays.start.push_back(start);
+      if (!target_.is_accept(node)) continue;
+      const Range here = target_.occurrences(node);
+      if (rules_.blank != Blank::forced)
+        for (int32_t o = here.begin; o < here.end; ++o) accept(ends(o));
+      if (!rules_.has_blank() && blanks.start >= 0) arrays.accept.push_back(blanks.start);
+      if (blanks.has_own_lead()) arrays.accept.push_back(blanks.lead);
+      accept(blanks.counted);
+      if (blanks.run >= 0) arrays.accept.push_back(blanks.run);
+    }
+    if constexpr (is_lattice)
+      if (target_.empty_arc >= 0) {
+        arrays.start.push_back(start_of_empty());
+        arrays.accept.push_back(arrays.num_nodes - 1);
+      }
+  }
+
+  void accept(Range nodes) {
+    for (int32_t n = nodes.begin; n < nodes.end; ++n) arrays.accept.push_back(n);
+  }
+
+  /// The nodes in which an occurrence may end.
+  Range ends(int32_t occurrence) const {
+    const Frames& frames = rules_.duration(target_.label(occurrence));
+    const int32_t first = first_[occurrence];
+    return {first + frames.least - 1, first + frames.num_counted()};
+  }
+
+  /// Calls add(src, dst, label, target arc or -1) for every arc, by ascending `dst`.
+  template <class Add>
+  void each_arc(Add add) const {
+    for (int32_t node = 0; node < target_.num_nodes(); ++node) {
+      const Range here = target_.occurrences(node);
+      for (int32_t o = here.begin; o < here.end; ++o) each_token_arc(o, add);
+      each_blank_arc(node, add);
+    }
+    if constexpr (is_lattice)
+      if (target_.empty_arc >= 0) each_empty_arc(add);
+  }
+
+  template <class Add>
+  void each_token_arc(int32_t occurrence, Add& add) const {
+    const int32_t label = target_.label(occurrence), first = first_[occurrence];
+    const Range arcs = target_.arcs(occurrence);
+    for (int32_t a = arcs.begin; a < arcs.end; ++a)
+      each_way_in(target_.source(a), label,
+                  [&](int32_t from) { add(from, first, label, target_.original(a)); });
+    const Frames& frames = rules_.duration(label);
+    const int32_t last = first + frames.num_counted() - 1;
+    for (int32_t n = first; n < last; ++n) add(n, n + 1, label, -1);
+    if (!frames.is_limited()) add(last, last, label, -1);
+  }
+
+  /// Calls enter(n) for every node from which a token that leaves `node` of the target is entered.
+  template <class Enter>
+  void each_way_in(int32_t node, int32_t label, Enter enter) const {
+    const Range here = target_.occurrences(node);
+    for (int32_t o = here.begin; o < here.end; ++o) {
+      if (!rules_.may_touch(target_.label(o), label)) continue;
+      const Range from = ends(o);
+      for (int32_t n = from.begin; n < from.end; ++n) enter(n);
+    }
+    const Blanks& blanks = blanks_[node];
+    if (!rules_.has_blank()) {
+      if (blanks.start >= 0) enter(blanks.start);
+      return;
+    }
+    if (blanks.has_own_lead()) enter(blanks.lead);
+    for (int32_t n = blanks.counted.begin + least_blanks_ - 1; n < blanks.counted.end; ++n)
+      enter(n);
+    if (!rules_.gap.is_limited() && blanks.run >= 0) enter(blanks.run);
+  }
+
+  template <class Add>
+  void each_blank_arc(int32_t node, Add& add) const {
+    const Blanks& blanks = blanks_[node];
+    const auto add_blank = [&](int32_t src, int32_t dst) { add(src, dst, rules_.blank_label, -1); };
+    const auto add_run = [&](int32_t run) {
+      if (run == blanks.lead && blanks.start >= 0) add_blank(blanks.start, run);
+      add_blank(run, run);
+    };
+    const auto leave_tokens = [&](int32_t blank) {
+      const Range here = target_.occurrences(node);
+      for (int32_t o = here.begin; o < here.end; ++o) {
+        const Range from = ends(o);
+        for (int32_t n = from.begin; n < from.end; ++n) add_blank(n, blank);
+      }
+    };
+    if (blanks.has_own_lead()) add_run(blanks.lead);
+    const auto [begin, end] = blanks.counted;
+    if (begin < end) leave_tokens(begin);
+    for (int32_t n = begin + 1; n < end; ++n) add_blank(n - 1, n);
+    if (blanks.run < 0) return;
+    if (begin < end)
+      add_blank(end - 1, blanks.run);
+    else
+      leave_tokens(blanks.run);
+    add_run(blanks.run);
+  }
+
+  // The score of the empty string needs an arc of its own, before any blanks. Its nodes come last.
+
+  int32_t start_of_empty() const {
+    return arrays.num_nodes - (rules_.blank == Blank::forced ? 3 : 2);
+  }
+
+  template <class Add>
+  void each_empty_arc(Add& add) const {
+    const int32_t start = start_of_empty(), last = arrays.num_nodes - 1;
+    add(start, start + 1, kEpsilon, target_.empty_arc);
+    if (rules_.blank == Blank::forced) add(last - 1, last, rules_.blank_label, -1);
+    if (rules_.has_blank()) add(last, last, rules_.blank_label, -1);
+  }
+
+  const Tokens::Rules& rules_;
+  const Target& target_;
+  const int32_t least_blanks_;  // between tokens, if there are any
+  std::vector<int32_t> first_;  // the node of the first frame of each occurrence
+  std::vector<Blanks> blanks_;  // of each node of the target
+};
+
+/// Whether the rules are those of connectionist temporal classification.
+bool is_ctc(const Tokens::Rules& rules) {
+  return rules.blank == Blank::optional && rules.separates_repeats &&
+         rules.frames_of_label.empty() && rules.frames == Frames{} &&
+         rules.gap == Frames{.least = 0};
+}
+
+/// The arcs of such alignments. Losses never look at them.
+class CtcArcs : public ArcRule {
+ public:
+  CtcArcs(std::span<const int32_t> target, const Tokens::Rules& rules)
+      : target_(target.begin(), target.end()), rules_(rules) {
+    num_arcs_ = 4 * static_cast<int32_t>(target.size()) + 1;
+    for (size_t i = 1; i < target.size(); ++i) num_arcs_ += target[i] != target[i - 1] ? 1 : 0;
+  }
+
+  int32_t num_arcs() const override { return num_arcs_; }
+  void make(Arrays& arrays) const override {
+    const Sequence sequence(target_);
+    Aligner aligner("alignment_graph", rules_, sequence);
+    arrays.src = std::move(aligner.arrays.src);
+    arrays.dst = std::move(aligner.arrays.dst);
+    arrays.ilabel = std::move(aligner.arrays.ilabel);
+  }
+  std::shared_ptr<const trellis::TrellisGraph> form() const override {
+    return trellis::TrellisGraph::of_ctc(target_, rules_.blank_label);
+  }
+
+ private:
+  std::vector<int32_t> target_;
+  Tokens::Rules rules_;
+  int32_t num_arcs_;
+};
+
+Graph align(const char* op, const Tokens::Rules& rules, std::span<const int32_t> target,
+            bool calc_grad, DType dtype) {
+  require_size(op, "nodes", static_cast<int64_t>(target.size()) + 1);
+  for (size_t i = 0; i < target.size(); ++i)
+    if (!rules.is_token(target[i]))
+      fail(op, "a label of the target must be ", rules.describe_tokens(), ", but label ", i, " is ",
+           target[i]);
+  if (is_ctc(rules)) {
+    require_size(op, "arcs", 5 * static_cast<int64_t>(target.size()));
+    auto arcs = std::make_unique<const CtcArcs>(target, rules);
+    const int32_t num_arcs = arcs->num_arcs(), last = 2 * static_cast<int32_t>(target.size());
+    Arrays arrays{last + 1, {0}, {}, {}, {}, {}, {}};
+    if (last > 0) arrays.accept.push_back(last - 1);
+    arrays.accept.push_back(last);
+    return {std::make_shared<Topology>(std::move(arrays), std::move(arcs)),
+            Weights::zeros(num_arcs, dtype), calc_grad};
+  }
+  const Sequence sequence(target);
+  Aligner aligner(op, rules, sequence);
+  const auto num_arcs = static_cast<int64_t>(aligner.arrays.src.size());
+  return {std::make_shared<Topology>(std::move(aligner.arrays)), Weights::zeros(num_arcs, dtype),
+          calc_grad};
+}
+
+std::vector<Graph> align(const char* op, const Tokens::Rules& rules, const Sequences& targets,
+                         bool calc_grad, DType dtype) {
+  constexpr int64_t kArcsPerLabel = 5;
+  return map_batch(
+      op, targets.size(), [&](size_t i) { return align(op, rules, targets[i], calc_grad, dtype); },
+      kArcsPerLabel * static_cast<int64_t>(targets.labels.size()));
+}
+
+Tokens::Rules ctc_rules(const char* op, int32_t blank, int32_t num_labels) {
+  require(blank >= 0, op, "the blank must be 0 or more, but it is ", blank);
+  require(blank < num_labels, op, "the blank must be one of the ", num_labels,
+          " labels, but it is ", blank);
+  Tokens::Rules rules;
+  rules.num_labels = num_labels;
+  rules.blank = Blank::optional;
+  rules.blank_label = blank;
+  rules.separates_repeats = true;
+  return rules;
+}
+
+}  // namespace
+
+Graph alignment_graph(const Tokens& tokens, std::span<const int32_t> target, bool calc_grad,
+                      DType dtype) {
+  return align("alignment_graph", tokens.rules(), target, calc_grad, dtype);
+}
+
+std::vector<Graph> alignment_graph(const Tokens& tokens, const Sequences& targets, bool calc_grad,
+                                   DType dtype) {
+  return align("alignment_graph", tokens.rules(), targets, calc_grad, dtype);
+}
+
+Graph alignment_graph(const Tokens& tokens, const Graph& target, bool outputs) {
+  const char* op = "alignment_graph";
+  const Topology& t = target.topology();
+  require(outputs || t.is_acceptor(), op,
+          "a target graph must be an acceptor, but it is a transducer; ask for outputs, or project "
+          "it first");
+  const auto labels = t.ilabel();
+  bool has_epsilon = false;
+  for (size_t a = 0; a < labels.size(); ++a) {
+    has_epsilon |= labels[a] == kEpsilon;
+    require(labels[a] != kEpsilon || t.olabel()[a] == kEpsilon, op,
+            "an arc of the target that puts something out must be a token, but arc ", a,
+            " is epsilon and puts out ", t.olabel()[a]);
+    if (labels[a] != kEpsilon && !tokens.rules().is_token(labels[a]))
+      fail(op, "a label of the target must be ", tokens.rules().describe_tokens(),
+           ", but that of arc ", a, " is ", labels[a]);
+  }
+  const Graph connected = has_epsilon ? remove(target) : connect(target);
+  const Lattice lattice(connected.topology());
+  Aligner aligner(op, tokens.rules(), lattice);
+  if (outputs) {
+    const auto of_target = connected.topology().olabel();
+    Column& olabel = aligner.arrays.olabel;
+    olabel.assign(aligner.taken.size(), kEpsilon);
+    for (size_t k = 0; k < olabel.size(); ++k)
+      if (aligner.taken[k] >= 0) olabel[k] = of_target[aligner.taken[k]];
+  }
+  return record_moves(op, std::move(aligner.arrays),
+                      {{connected, ArcMap::gather(std::move(aligner.taken))}});
+}
+
+Graph ctc_graph(std::span<const int32_t> target, int32_t blank, int32_t num_labels, bool calc_grad,
+                DType dtype) {
+  const char* op = "ctc_graph";
+  return align(op, ctc_rules(op, blank, num_labels), target, calc_grad, dtype);
+}
+
+std::vector<Graph> ctc_graph(const Sequences& targets, int32_t blank, int32_t num_labels,
+                             bool calc_grad, DType dtype) {
+  const char* op = "ctc_graph";
+  return align(op, ctc_rules(op, blank, num_labels), targets, calc_grad, dtype);
+}
+
+}  // namespace arcgrad

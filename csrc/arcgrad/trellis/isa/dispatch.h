@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+
+// The inner loops of the kernels are compiled once per instruction set (baseline.cpp, avx2.cpp) and
+// reached through tables of functions. `ARCGRAD_LOOPS(name)` is the table `name` to use.
+
+namespace arcgrad::trellis {
+
+/// The most distances that arcs of a diagonal form may span.
+inline constexpr int32_t kMostDiagonals = 6;
+
+/// The exponent of a dead score.
+inline constexpr int32_t kDead = -(1 << 30);
+
+/// The type of exponents that goes with mantissas of type T.
+template <class T>
+struct ExponentOf {
+  using type = int32_t;
+};
+template <>
+struct ExponentOf<double> {
+  using type = int64_t;
+};
+template <class T>
+using Exponent = typename ExponentOf<T>::type;
+
+/// Whether the wider instruction set is used: the processor has it, and nobody forced the baseline.
+bool use_avx2();
+/// For tests: the portable baseline although the processor can do more.
+void force_baseline(bool force);
+
+#ifdef ARCGRAD_AVX2
+#define ARCGRAD_LOOPS(name)                                        \
+  (::arcgrad::trellis::use_avx2() ? ::arcgrad::trellis::avx2::name \
+                                  : ::arcgrad::trellis::baseline::name)
+#else
+#define ARCGRAD_LOOPS(name) (::arcgrad::trellis::baseline::name)
+#endif
+
+}  // namespace arcgrad::trellis

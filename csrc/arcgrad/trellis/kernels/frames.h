@@ -1,0 +1,66 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "arcgrad/core/graph.h"
+#include "arcgrad/trellis/kernels/frames_loops.h"
+#include "arcgrad/trellis/plan.h"
+
+namespace arcgrad::trellis {
+
+/// The forward scores of dense linear graphs, in which every label may follow every label: the
+/// log-sums of their frames, added up.
+class Frames {
+ public:
+  /// Nothing is computed yet.
+  Frames(const char* op, std::vector<Graph> emissions);
+
+  const std::vector<Graph>& emissions() const { return emissions_; }
+  /// Sums the frames of example i. Throws if an entry is NaN or +inf.
+  void sum(size_t i);
+  /// Its score, after that.
+  double score(size_t i) const { return scores_[i]; }
+
+  /// Runs `body(i)` for each example, on the threads of the pool if there is enough to do.
+  void for_each(const std::function<void(size_t)>& body) const;
+
+  /// Adds `delta` times the posteriors of example i to some rows of its gradient, or sets them to
+  /// that if they are unset. The score must not be -inf.
+  void add_rows(size_t i, double delta, const EmissionsGrad& grad, int64_t first,
+                int64_t count) const;
+  /// Adds `deltas[i]` times the posteriors of example i to `grads[i]`, unless that is null.
+  void add_gradients(std::span<const double> deltas, std::span<Weights* const> grads) const;
+  /// Adds `deltas[i]` times the derivatives of the posteriors along `moves[i]` to `grads[i]`, and
+  /// sets `slopes[i]` to the derivative of the score. A missing move is zero.
+  void add_hvps(std::span<const double> deltas, std::span<const Weights> moves,
+                std::span<Weights* const> grads, std::span<double> slopes) const;
+
+ private:
+  EmissionsGrads destinations(std::span<Weights* const> grads) const;
+  template <class T>
+  void sum_frames(size_t i);
+  template <class T>
+  [[noreturn]] void fail_bad(const Emissions& view, int32_t t, const T* frame) const;
+  template <class T>
+  void spread(size_t i, double delta, const EmissionsGrad& grad, int64_t first,
+              int64_t count) const;
+  template <class T>
+  double bend(size_t i, double delta, const std::vector<double>& move,
+              const EmissionsGrad& grad) const;
+
+  const char* op_;
+  std::vector<Graph> emissions_;
+  std::vector<Emissions> views_;
+  std::vector<std::vector<KeptSum>> sums_;
+  std::vector<double> scores_;
+};
+
+/// The gradients of scores for which `wanted` holds, on the tape. `deltas` has one scalar graph per
+/// example, or none where nothing flows.
+std::vector<Graph> record_gradients(const char* op, const std::shared_ptr<const Frames>& frames,
+                                    std::span<const Graph> deltas, const std::vector<bool>& wanted);
+
+}  // namespace arcgrad::trellis

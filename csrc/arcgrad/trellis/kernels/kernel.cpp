@@ -1,0 +1,117 @@
+#include "arcgrad/trellis/kernels/kernel.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "arcgrad/core/graph.h"
+#include "arcgrad/runtime/error.h"
+#include "arcgrad/runtime/parallel.h"
+#include "arcgrad/trellis/kernels/frames.h"
+
+namespace arcgrad::trellis {
+namespace {
+
+/// The mantissas and exponents of weights that are all 0, as those of most targets are.
+constexpr size_t kFewArcs = 4096;
+const std::vector<double> ones(kFewArcs, 1.0), zeros(kFewArcs, 0.0);
+
+}  // namespace
+
+Factor::Factor(const char* op, std::shared_ptr<const TrellisGraph> graph_form,
+               Weights graph_weights)
+    : form(std::move(graph_form)), weights(graph_weights.contiguous()) {
+  const TrellisGraph& f = *form;
+  const auto count = static_cast<size_t>(f.num_arcs);
+  dispatch(weights.dtype(), [&](auto kind) {
+    const auto view = weights.view<decltype(kind)>();
+    is_unweighted = std::ranges::all_of(view, [](auto w) { return w == 0; });
+    if (is_unweighted && count <= kFewArcs) {
+      mantissa = std::span(ones).first(count);
+      exponent = std::span(zeros).first(count);
+      return;
+    }
+    own_mantissa_.resize(count);
+    own_exponent_.resize(count);
+    mantissa = own_mantissa_;
+    exponent = own_exponent_;
+    constexpr size_t kEnough = 50'000;  // for another thread to be worth it
+    const size_t parts = count < kEnough ? 1 : static_cast<size_t>(get_num_threads());
+    parallel_for(parts, [&](size_t part) {
+      const size_t begin = count * part / parts, size = count * (part + 1) / parts - begin;
+      if (bounded_exp(view.data() + begin, static_cast<int64_t>(size), kMaxExponent,
+                      own_mantissa_.data() + begin, own_exponent_.data() + begin))
+        return;
+      for (size_t k = begin; k < begin + size; ++k)
+        require(view[k] < std::numeric_limits<double>::infinity(), op, "arc ", k,
+                " of the graph has the weight ", view[k], ", but a weight must be finite or -inf");
+    });
+  });
+
+  auto weight = [&](int32_t arc) {
+    return arc < 0 ? Scaled::one() : Scaled{mantissa[arc], exponent[arc]};
+  };
+  const auto num_values = static_cast<size_t>(f.num_values);
+  begin.resize(num_values);
+  // Sums come after all that leads to them.
+  std::vector<ScaledSum> sums(num_values - static_cast<size_t>(f.num_emitting));
+  for (int32_t v : f.start) begin[v] = Scaled::one();
+  for (int32_t v = 0; v < f.num_values; ++v) {
+    if (v >= f.num_emitting) {
+      ScaledSum& sum = sums[v - f.num_emitting];
+      sum.add(begin[v].mantissa, begin[v].exponent);
+      begin[v] = sum.get();
+    }
+    if (begin[v].is_zero()) continue;
+    for (int32_t k = f.middle[v]; k < f.out.offset[v + 1]; ++k) {
+      const Scaled w = weight(f.out.arc[k]);
+      sums[f.out.index[k] - f.num_emitting].add(w.mantissa * begin[v].mantissa,
+                                                w.exponent + begin[v].exponent);
+    }
+  }
+  end.resize(num_values);
+  for (int32_t v : f.accept) end[v] = Scaled::one();
+  for (int32_t v = f.num_values - 1; v >= 0; --v) {
+    ScaledSum sum;
+    sum.add(end[v].mantissa, end[v].exponent);
+    for (int32_t k = f.middle[v]; k < f.out.offset[v + 1]; ++k) {
+      const Scaled w = weight(f.out.arc[k]), x = end[f.out.index[k]];
+      sum.add(w.mantissa * x.mantissa, w.exponent + x.exponent);
+    }
+    end[v] = sum.get();
+  }
+}
+
+void EmissionsGrad::clear(int64_t first, int64_t count) const {
+  if (frames) return frames->add_rows(example, share, *this, first, count);
+  dispatch(dtype, [&](auto kind) {
+    using G = decltype(kind);
+    if (row_stride == labels)
+      std::fill_n(row<G>(first), count * labels, G{0});
+    else
+      for (int64_t t = first; t < first + count; ++t) std::fill_n(row<G>(t), labels, G{0});
+  });
+}
+
+std::vector<double> Run::frame_scores(size_t) const { return {}; }
+
+void check_emissions(const char* op, std::span<const int32_t> labels, const Emissions& emissions,
+                     int32_t t) {
+  for (int32_t label : labels) {
+    if (label >= emissions.labels) break;
+    const int64_t at = t * emissions.row_stride + label * emissions.col_stride;
+    const double w = dispatch(emissions.dtype, [&](auto kind) {
+      return static_cast<double>(static_cast<const decltype(kind)*>(emissions.data)[at]);
+    });
+    if (!(w < std::numeric_limits<double>::infinity()))
+      fail(op, "the emission of label ", label, " at frame ", t, " is ", w,
+           ", but it must be finite or -inf");
+  }
+}
+
+void fail_bad_emission(const char* op, const TrellisGraph& form, const Emissions& emissions) {
+  for (int32_t t = 0; t < emissions.frames; ++t) check_emissions(op, form, emissions, t);
+  fail(op, "an emission is NaN or +inf");
+}
+
+}  // namespace arcgrad::trellis

@@ -1,0 +1,163 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "arcgrad/algorithms/scaled.h"
+#include "arcgrad/core/weights.h"
+#include "arcgrad/trellis/trellis_graph.h"
+
+namespace arcgrad::trellis {
+
+/// The emissions of one example: entry (t, c) is at t * row_stride + c * col_stride.
+struct Emissions {
+  const void* data = nullptr;
+  DType dtype = DType::float32;
+  int32_t frames = 0, labels = 0;
+  int64_t row_stride = 0, col_stride = 0;
+};
+
+class Frames;
+
+/// Where the gradient of an example's emissions is added: entry (t, c) is at t * row_stride + c.
+/// Without data it is not wanted.
+struct EmissionsGrad {
+  void* data = nullptr;
+  DType dtype = DType::float32;
+  int32_t labels = 0;
+  int64_t row_stride = 0;
+  /// Nothing is there yet, and every row must be set. Only for runs that clear rows.
+  bool is_unset = false;
+  /// So much is unset that it will not stay in the caches.
+  bool is_large = false;
+
+  /// What unset rows are before anything is added: `share` times the posteriors of an example of
+  /// `frames`, or zero without those.
+  const Frames* frames = nullptr;
+  size_t example = 0;
+  double share = 0.0;
+
+  void fill_with(const Frames& of, size_t index, double factor) {
+    frames = &of;
+    example = index;
+    share = factor;
+  }
+  /// Sets some rows to that.
+  void clear(int64_t first, int64_t count) const;
+  /// The entries of frame `t`; G is the type that `dtype` names.
+  template <class G>
+  G* row(int64_t t) const {
+    return static_cast<G*>(data) + t * row_stride;
+  }
+};
+
+/// The graph factor of a product, with its weights turned into mantissas and exponents.
+struct Factor {
+  Factor(const char* op, std::shared_ptr<const TrellisGraph> form, Weights weights);
+
+  std::shared_ptr<const TrellisGraph> form;
+  Weights weights;  // contiguous
+  /// exp(weight) = mantissa * 2^exponent for each arc; a weight of -inf has mantissa 0. Exponents
+  /// are whole and at most kMaxExponent in size.
+  std::span<const double> mantissa, exponent;
+  /// Whether every weight is 0.
+  bool is_unweighted = true;
+  /// The score of each value before the first frame, and from each value to the end after the last.
+  std::vector<Scaled> begin, end;
+  /// What run_dense() derives from the factor, made on first need.
+  mutable std::once_flag dense_once;
+  mutable std::shared_ptr<void> dense;
+
+ private:
+  Buffer<double> own_mantissa_, own_exponent_;
+};
+
+/// Weights beyond 2^22 * log(2), about 2.9 million, saturate in the recursions.
+inline constexpr double kMaxExponent = 1 << 22;
+
+/// A sum of scores of very different size.
+class ScaledSum {
+ public:
+  void add(double mantissa, double exponent) {
+    if (mantissa == 0.0) return;
+    if (exponent > sum_.exponent) {
+      sum_.mantissa *= pow2(sum_.exponent - exponent);
+      sum_.exponent = exponent;
+    }
+    sum_.mantissa += mantissa * pow2(exponent - sum_.exponent);
+  }
+  Scaled get() const {
+    return sum_.mantissa == 0.0 ? Scaled{} : renormalize(sum_.mantissa, sum_.exponent);
+  }
+
+ private:
+  Scaled sum_;
+};
+
+/// How a kernel runs.
+struct Options {
+  const char* op = "forward_score";
+  /// Whether add_gradients() will be called.
+  bool keep = true;
+  /// Of the forward values, every so many frames are kept and the rest computed again backwards.
+  int32_t stride = 1;
+};
+
+/// A forward recursion over a chunk of examples, with what its gradient needs.
+class Run {
+ public:
+  virtual ~Run() = default;
+  /// log of the summed scores of each example; -inf if no path is accepted.
+  std::vector<double> scores;
+  /// Adds `deltas[i]` times the posteriors of example i to `emissions[i]`, and to `arcs` (one entry
+  /// per arc, summed over the examples in order) unless it is empty. An example whose delta is 0 or
+  /// whose score is -inf adds nothing.
+  virtual void add_gradients(std::span<const double> deltas,
+                             std::span<const EmissionsGrad> emissions,
+                             std::span<double> arcs) const = 0;
+  /// Whether add_gradients() clears each row of unset gradients just before it adds there, while
+  /// the row is in the cache. It does so for examples that add something.
+  virtual bool clears_rows() const { return false; }
+  /// The log of the summed posteriors of each frame before they are normalized, of example i.
+  virtual std::vector<double> frame_scores(size_t i) const;
+};
+
+/// Throws if an entry of frame `t` is NaN or +inf that one of `labels`, ascending, reads.
+void check_emissions(const char* op, std::span<const int32_t> labels, const Emissions& emissions,
+                     int32_t t);
+/// The same for the labels of `form`.
+inline void check_emissions(const char* op, const TrellisGraph& form, const Emissions& emissions,
+                            int32_t t) {
+  check_emissions(op, form.labels, emissions, t);
+}
+/// Throws for the first such entry of any frame; there must be one.
+[[noreturn]] void fail_bad_emission(const char* op, const TrellisGraph& form,
+                                    const Emissions& emissions);
+
+// Kernels. Each runs a chunk of examples that share `factor`; the most examples a chunk may have
+// are given by the constants. The result for an example does not depend on the others in its chunk.
+
+/// One example, any graph.
+std::unique_ptr<Run> run_csr(std::shared_ptr<const Factor> factor, const Emissions& example,
+                             const Options& options);
+/// Some examples side by side in the lanes of vectors, any graph.
+inline constexpr size_t kLanes = 8;
+std::unique_ptr<Run> run_lanes(std::shared_ptr<const Factor> factor,
+                               std::span<const Emissions> examples, const Options& options);
+/// One example; the form has offsets.
+std::unique_ptr<Run> run_diagonal(std::shared_ptr<const Factor> factor, const Emissions& example,
+                                  const Options& options);
+/// Some examples by matrix products; the form is dense. Null if the numbers span too wide a range,
+/// and then another kernel must be used.
+inline constexpr size_t kDenseRows = 16;
+std::unique_ptr<Run> run_dense(std::shared_ptr<const Factor> factor,
+                               std::span<const Emissions> examples, const Options& options);
+/// Makes what that derives from a factor for emissions of a dtype, so that threads need not wait
+/// for the first of them.
+void prepare_dense(const Factor& factor, DType emissions);
+
+}  // namespace arcgrad::trellis

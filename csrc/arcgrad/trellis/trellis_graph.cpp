@@ -1,0 +1,414 @@
+#include "arcgrad/trellis/trellis_graph.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "arcgrad/trellis/isa/dispatch.h"
+
+namespace arcgrad::trellis {
+namespace {
+
+/// The nodes ordered so that epsilon arcs go forward; shorter than all nodes if they form a cycle.
+std::vector<int32_t> epsilon_order(int32_t num_nodes, const std::vector<int32_t>& arcs,
+                                   std::span<const int32_t> src, std::span<const int32_t> dst) {
+  std::vector<int32_t> offset(static_cast<size_t>(num_nodes) + 1), missing(num_nodes), to;
+  for (int32_t a : arcs) {
+    ++offset[src[a] + 1];
+    ++missing[dst[a]];
+  }
+  std::partial_sum(offset.begin(), offset.end(), offset.begin());
+  to.resize(arcs.size());
+  std::vector<int32_t> next(offset.begin(), offset.end() - 1), order;
+  for (int32_t a : arcs) to[next[src[a]]++] = dst[a];
+  order.reserve(num_nodes);
+  for (int32_t n = 0; n < num_nodes; ++n)
+    if (missing[n] == 0) order.push_back(n);
+  for (size_t head = 0; head < order.size(); ++head)
+    for (int32_t k = offset[order[head]]; k < offset[order[head] + 1]; ++k)
+      if (--missing[to[k]] == 0) order.push_back(to[k]);
+  return order;
+}
+
+/// Arcs mostly come by their source. In dense graphs, what one node leads to is often what the next
+/// one leads to, and comparing is faster than looking at every arc.
+struct ArcRuns {
+  std::span<const int32_t> src, dst, label;
+
+  /// Where the arcs that start at the source of arc `a` end.
+  int32_t end(int32_t a) const {
+    const auto count = static_cast<int32_t>(src.size()), near = std::min(a + kMany, count);
+    const int32_t from = src[a];
+    do ++a;
+    while (a < near && src[a] == from);
+    if (a < near) return a;
+    for (; a + kMany <= count; a += kMany) {
+      int32_t other = 0;
+      for (int32_t k = 0; k < kMany; ++k) other |= src[a + k] ^ from;
+      if (other) break;
+    }
+    while (a < count && src[a] == from) ++a;
+    return a;
+  }
+  /// Whether the arcs [begin, end), if they are many, go where the `before` arcs in front of them
+  /// go, by the same labels.
+  bool repeats(int32_t begin, int32_t end, int32_t before) const {
+    if (end - begin != before || before < kMany) return false;
+    const auto is_same = [&](const int32_t* of) {
+      return std::equal(of + begin, of + end, of + begin - before);
+    };
+    return is_same(dst.data()) && is_same(label.data());
+  }
+
+ private:
+  static constexpr int32_t kMany = 16;
+};
+
+}  // namespace
+
+TrellisGraph::TrellisGraph(const Topology& topology, Side side) {
+  build(topology, side);
+  if (has_epsilon_cycle) return;
+  find_offsets();
+  find_density();
+  find_spans();
+}
+
+void TrellisGraph::build(const Topology& topology, Side side) {
+  const auto src = topology.src(), dst = topology.dst(), label = topology.label(side);
+  const int32_t num_nodes = topology.num_nodes();
+  num_arcs = topology.num_arcs();
+
+  // The ways into each node: (node, label) pairs, in that order.
+  std::vector<int32_t> epsilons;
+  std::vector<std::pair<int32_t, int32_t>> ways;
+  // In most graphs all labels into a node are equal, which needs no sorting.
+  constexpr int32_t kNone = -2, kMany = -3;
+  std::vector<int32_t> only(num_nodes, kNone), num_out(num_nodes);
+  const ArcRuns runs{src, dst, label};
+  for (int32_t a = 0, end, before = 0; a < num_arcs; a = end) {
+    end = runs.end(a);
+    num_out[src[a]] += end - a;
+    if (runs.repeats(a, end, before)) continue;
+    const size_t num_epsilons = epsilons.size();
+    for (int32_t k = a; k < end; ++k) {
+      if (label[k] == kEpsilon) {
+        epsilons.push_back(k);
+        continue;
+      }
+      int32_t& seen = only[dst[k]];
+      if (seen == kNone)
+        seen = label[k];
+      else if (seen != label[k])
+        seen = kMany;
+    }
+    before = epsilons.size() == num_epsilons ? end - a : 0;
+  }
+  bool has_many = false;
+  for (int32_t n = 0; n < num_nodes; ++n) has_many |= only[n] == kMany;
+  if (has_many) {
+    for (int32_t a = 0; a < num_arcs; ++a)
+      if (label[a] != kEpsilon && only[dst[a]] == kMany) ways.emplace_back(dst[a], label[a]);
+    std::sort(ways.begin(), ways.end());
+    ways.erase(std::unique(ways.begin(), ways.end()), ways.end());
+  }
+  std::vector<int32_t> order;
+  if (!epsilons.empty()) {
+    order = epsilon_order(num_nodes, epsilons, src, dst);
+    if (order.size() < static_cast<size_t>(num_nodes)) {
+      has_epsilon_cycle = true;
+      return;
+    }
+  }
+
+  // Places, in the order of nodes and labels. `value` is the value that stands for a node.
+  std::vector<int32_t> value(num_nodes, -1), first_place(num_nodes, -1), place_label;
+  place_label.reserve(num_nodes);
+  node.reserve(num_nodes);
+  std::vector<bool> has_epsilon(num_nodes);
+  for (int32_t a : epsilons) has_epsilon[dst[a]] = true;
+  size_t w = 0;
+  for (int32_t n = 0; n < num_nodes; ++n) {
+    if (only[n] == kNone) continue;
+    first_place[n] = static_cast<int32_t>(node.size());
+    if (only[n] == kMany) {
+      for (; w < ways.size() && ways[w].first == n; ++w) {
+        node.push_back(n);
+        place_label.push_back(ways[w].second);
+      }
+    } else {
+      node.push_back(n);
+      place_label.push_back(only[n]);
+      if (!has_epsilon[n]) value[n] = first_place[n];
+    }
+  }
+  num_emitting = static_cast<int32_t>(node.size());
+  for (int32_t k = 0; k < num_nodes; ++k) {
+    const int32_t n = order.empty() ? k : order[k];
+    if (value[n] >= 0) continue;
+    value[n] = static_cast<int32_t>(node.size());
+    node.push_back(n);
+  }
+  num_values = static_cast<int32_t>(node.size());
+
+  auto place_of = [&](int32_t a) {
+    const int32_t n = dst[a], first = first_place[n];
+    if (only[n] != kMany) return first;
+    const auto begin = place_label.begin() + first;
+    auto end = begin;
+    while (end != place_label.end() && node[static_cast<size_t>(end - place_label.begin())] == n)
+      ++end;
+    return static_cast<int32_t>(std::lower_bound(begin, end, label[a]) - place_label.begin());
+  };
+
+  // A place that does not stand for its node leads on to the sum that does, and nowhere else.
+  const auto leads_on = [&](int32_t p) { return value[node[p]] != p; };
+  is_entered_.assign(static_cast<size_t>(num_values - num_emitting), false);
+  out.offset.resize(static_cast<size_t>(num_values) + 1);
+  out.offset[0] = 0;
+  for (int32_t v = 0; v < num_values; ++v) {
+    const bool is_first = v < num_emitting && leads_on(v);
+    out.offset[v + 1] = out.offset[v] + (is_first ? 1 : num_out[node[v]]);
+  }
+  out.index.resize(static_cast<size_t>(out.offset[num_values]));
+  out.arc.resize(out.index.size());
+  middle.assign(out.offset.begin(), out.offset.end() - 1);
+  const int32_t* index_before = nullptr;
+  for (int32_t a = 0, end, before = 0; a < num_arcs; a = end) {
+    end = runs.end(a);
+    int32_t& next = middle[value[src[a]]];
+    int32_t *index = out.index.data() + next, *arc = out.arc.data() + next;
+    if (runs.repeats(a, end, before)) {
+      std::copy_n(index_before, before, index);
+      std::iota(arc, arc + before, a);
+      next += before;
+    } else {
+      int32_t count = 0;
+      for (int32_t k = a; k < end; ++k) {
+        if (label[k] == kEpsilon) continue;
+        index[count] = has_many ? place_of(k) : first_place[dst[k]];
+        arc[count++] = k;
+      }
+      next += count;
+      before = count == end - a ? count : 0;
+    }
+    index_before = index;
+  }
+  std::vector<int32_t> next(middle.begin(), middle.end());
+  const auto join = [&](int32_t from, int32_t to, int32_t arc) {
+    is_entered_[to - num_emitting] = true;
+    out.index[next[from]] = to;
+    out.arc[next[from]++] = arc;
+  };
+  for (int32_t p = 0; p < num_emitting; ++p)
+    if (leads_on(p)) join(p, value[node[p]], -1);
+  for (int32_t a : epsilons) join(value[src[a]], value[dst[a]], a);
+
+  start.reserve(topology.start().size());
+  accept.reserve(topology.accept().size());
+  for (int32_t n : topology.start()) start.push_back(value[n]);
+  for (int32_t n : topology.accept()) accept.push_back(value[n]);
+
+  set_labels(std::move(place_label));
+}
+
+void TrellisGraph::set_labels(std::vector<int32_t> of_places) {
+  slot = std::move(of_places);
+  const int32_t top = slot.empty() ? 0 : *std::ranges::max_element(slot);
+  if (top < 8 * static_cast<int64_t>(slot.size()) + 4096) {
+    std::vector<int32_t> at(static_cast<size_t>(top) + 1, -1);
+    for (int32_t l : slot) at[l] = 0;
+    labels.reserve(static_cast<size_t>(std::ranges::count(at, 0)));
+    for (int32_t l = 0; l <= top; ++l) {
+      if (at[l] < 0) continue;
+      at[l] = static_cast<int32_t>(labels.size());
+      labels.push_back(l);
+    }
+    for (int32_t& s : slot) s = at[s];
+  } else {
+    labels = slot;
+    std::sort(labels.begin(), labels.end());
+    labels.erase(std::unique(labels.begin(), labels.end()), labels.end());
+    for (int32_t& s : slot)
+      s = static_cast<int32_t>(std::ranges::lower_bound(labels, s) - labels.begin());
+  }
+}
+
+std::shared_ptr<const TrellisGraph> TrellisGraph::of_ctc(std::span<const int32_t> target,
+                                                         int32_t blank) {
+  const std::shared_ptr<TrellisGraph> form(new TrellisGraph);
+  const size_t length = target.size(), count = 2 * length + 1;
+  form->num_emitting = form->num_values = static_cast<int32_t>(count);
+  form->node.resize(count);
+  std::iota(form->node.begin(), form->node.end(), 0);
+  form->start = {0};
+  const int32_t last = form->num_emitting - 1;
+  form->accept.reserve(2);
+  if (length > 0) form->accept.push_back(last - 1);
+  form->accept.push_back(last);
+
+  // Place 2i + 1 has just seen label i, the others a blank. Arcs come by the place they lead to.
+  const auto may_skip = [&](size_t i) { return i > 0 && target[i - 1] != target[i]; };
+  int32_t num_skips = 0;
+  for (size_t i = 0; i < length; ++i) num_skips += may_skip(i) ? 1 : 0;
+  form->num_arcs = 2 * form->num_emitting - 1 + num_skips;
+  const auto num_terms = static_cast<size_t>(form->num_arcs);
+  Rows& out = form->out;
+  out.offset.resize(count + 1);
+  out.index.resize(num_terms);
+  out.arc.resize(num_terms);
+  form->middle.resize(count);
+  std::vector<int32_t> of_places(count);
+  int32_t term = 0, arc = 0;
+  const auto add = [&](int32_t to, int32_t id) {
+    out.index[term] = to;
+    out.arc[term++] = id;
+  };
+  // `arc` is the loop of the place at hand.
+  for (size_t i = 0; i <= length; ++i) {
+    const auto p = static_cast<int32_t>(2 * i);
+    const int32_t skips = i < length && may_skip(i) ? 1 : 0;
+    of_places[p] = blank;
+    out.offset[p] = term;
+    add(p, arc);
+    if (i < length) add(p + 1, arc + skips + 1);
+    form->middle[p] = term;
+    if (i == length) break;
+    arc += skips + 2;
+    of_places[p + 1] = target[i];
+    out.offset[p + 1] = term;
+    add(p + 1, arc);
+    add(p + 2, arc + 1);
+    if (i + 1 < length && may_skip(i + 1)) add(p + 3, arc + 3);
+    form->middle[p + 1] = term;
+    arc += 2;
+  }
+  out.offset[count] = term;
+  form->offsets.resize(num_skips > 0 ? 3 : length > 0 ? 2 : 1);
+  std::iota(form->offsets.begin(), form->offsets.end(), 0);
+  form->set_labels(std::move(of_places));
+  return form;
+}
+
+const Rows& TrellisGraph::in() const {
+  std::call_once(in_once_, [&] {
+    in_.offset.assign(static_cast<size_t>(num_values) + 2, 0);
+    in_.index.resize(out.index.size());
+    in_.arc.resize(out.index.size());
+    // Counted one further, so that filling leaves the offsets where they belong.
+    for (int32_t to : out.index) ++in_.offset[to + 2];
+    for (int32_t v = 2; v <= num_values; ++v) in_.offset[v + 1] += in_.offset[v];
+    for (int32_t v = 0; v < num_values; ++v)
+      for (int32_t k = out.offset[v]; k < out.offset[v + 1]; ++k) {
+        const int32_t at = in_.offset[out.index[k] + 1]++;
+        in_.index[at] = v;
+        in_.arc[at] = out.arc[k];
+      }
+    in_.offset.pop_back();
+  });
+  return in_;
+}
+
+/// Whether sums take part in the recursion over frames: a start that nothing enters is done after
+/// the first frame, and what leads to no place matters only after the last.
+bool TrellisGraph::has_inner_sums() const {
+  for (int32_t s = num_emitting; s < num_values; ++s)
+    if (is_entered(s) && out.offset[s] < middle[s]) return true;
+  return false;
+}
+
+void TrellisGraph::find_offsets() {
+  constexpr int32_t kFarthest = 64;
+  if (num_emitting == 0 || has_inner_sums()) return;
+  std::vector<int32_t> found;
+  found.reserve(kMostDiagonals);
+  int64_t terms = 0;
+  for (int32_t p = 0; p < num_emitting; ++p)
+    for (int32_t k = out.offset[p]; k < middle[p]; ++k) {
+      const int32_t distance = out.index[k] - p;
+      ++terms;
+      if (std::ranges::find(found, distance) != found.end()) continue;
+      if (found.size() == kMostDiagonals || std::abs(distance) > kFarthest) return;
+      found.push_back(distance);
+    }
+  // Two arcs between the same places would need the same cell of a diagonal.
+  for (int32_t p = 0; p < num_emitting; ++p)
+    for (int32_t k = out.offset[p]; k < middle[p]; ++k)
+      for (int32_t j = out.offset[p]; j < k; ++j)
+        if (out.index[j] == out.index[k]) return;
+  constexpr int64_t kMostCellsPerTerm = 4;
+  if (static_cast<int64_t>(found.size()) * num_emitting > kMostCellsPerTerm * terms + 64) return;
+  std::ranges::sort(found);
+  offsets = std::move(found);
+}
+
+void TrellisGraph::find_density() {
+  constexpr int32_t kFewest = 16;
+  if (num_emitting < kFewest || has_inner_sums()) return;
+  int64_t between = 0;
+  for (int32_t p = 0; p < num_emitting; ++p) between += middle[p] - out.offset[p];
+  if (2 * between < static_cast<int64_t>(num_emitting) * num_emitting) return;
+  // Parallel arcs between two places would need the same cell of the matrix.
+  std::vector<int32_t> last(num_emitting, -1);
+  for (int32_t p = 0; p < num_emitting; ++p) {
+    const int32_t* const index = out.index.data();
+    int32_t num_descents = 0;
+    for (int32_t k = out.offset[p] + 1; k < middle[p]; ++k)
+      num_descents += index[k - 1] >= index[k] ? 1 : 0;
+    for (int32_t k = out.offset[p]; k < middle[p] && num_descents > 0; ++k) {
+      if (last[index[k]] == p) return;
+      last[index[k]] = p;
+    }
+  }
+  is_dense = true;
+}
+
+void TrellisGraph::find_spans() {
+  // Most graphs here have self-loops, which needs no search to see.
+  for (int32_t p = 0; p < num_emitting; ++p)
+    for (int32_t k = out.offset[p]; k < middle[p]; ++k)
+      if (out.index[k] == p) return;
+  std::vector<int32_t> missing(num_values), order;
+  for (int32_t to : out.index) ++missing[to];
+  for (int32_t v = 0; v < num_values; ++v)
+    if (missing[v] == 0) order.push_back(v);
+  for (size_t head = 0; head < order.size(); ++head)
+    for (int32_t k = out.offset[order[head]]; k < out.offset[order[head] + 1]; ++k)
+      if (--missing[out.index[k]] == 0) order.push_back(out.index[k]);
+  if (order.size() < static_cast<size_t>(num_values)) return;
+
+  constexpr int32_t kNever = std::numeric_limits<int32_t>::max() / 2;
+  std::vector<Span> spans(num_values, {kNever, -kNever, kNever, -kNever});
+  for (int32_t v : start) spans[v].least_before = spans[v].most_before = 0;
+  for (int32_t v : accept) spans[v].least_after = spans[v].most_after = 0;
+  for (int32_t v : order)
+    for (int32_t k = out.offset[v]; k < out.offset[v + 1]; ++k) {
+      Span& to = spans[out.index[k]];
+      const int32_t frame = out.index[k] < num_emitting ? 1 : 0;
+      to.least_before = std::min(to.least_before, spans[v].least_before + frame);
+      to.most_before = std::max(to.most_before, spans[v].most_before + frame);
+    }
+  for (auto v = order.rbegin(); v != order.rend(); ++v)
+    for (int32_t k = out.offset[*v]; k < out.offset[*v + 1]; ++k) {
+      const Span& to = spans[out.index[k]];
+      const int32_t frame = out.index[k] < num_emitting ? 1 : 0;
+      spans[*v].least_after = std::min(spans[*v].least_after, to.least_after + frame);
+      spans[*v].most_after = std::max(spans[*v].most_after, to.most_after + frame);
+    }
+  spans.resize(num_emitting);
+  spans_ = std::move(spans);
+}
+
+double TrellisGraph::occupancy(int32_t frames) const {
+  if (spans_.empty() || frames == 0) return 1.0;
+  int64_t cells = 0;
+  for (const Span& span : spans_) {
+    const int32_t first = std::max(span.least_before, frames - span.most_after);
+    const int32_t last = std::min(span.most_before, frames - span.least_after);
+    if (last >= first) cells += last - first + 1;
+  }
+  return static_cast<double>(cells) / (static_cast<double>(frames) * num_emitting);
+}
+
+}  // namespace arcgrad::trellis

@@ -1,0 +1,280 @@
+#include <algorithm>
+
+#include "arcgrad/algorithms/batch.h"
+#include "arcgrad/algorithms/best_path.h"
+#include "arcgrad/algorithms/path_chain.h"
+#include "arcgrad/ops/of_arcs.h"
+#include "arcgrad/runtime/parallel.h"
+#include "arcgrad/trellis/best/best.h"
+#include "arcgrad/trellis/plan.h"
+
+namespace arcgrad::trellis {
+namespace {
+
+/// The best paths through a batch of products.
+struct BestBatch {
+  BestBatch(const char* op, const std::vector<Graph>& list, bool with_paths)
+      : plan(list), best(plan.examples.size()), is_fused(plan.examples.size(), true) {
+    struct Piece {
+      size_t group;
+      std::span<const size_t> examples;
+    };
+    std::vector<Piece> pieces;
+    for (size_t g = 0; g < plan.groups.size(); ++g) {
+      const std::vector<size_t>& all = plan.groups[g].examples;
+      // A path does not depend on what runs beside it, so neither need the size of pieces.
+      size_t most = kLanes;
+      if (all.size() > 1 && plan.form(plan.groups[g])->is_dense)
+        most = std::min(kDenseRows, (all.size() - 1) / get_num_threads() + 1);
+      for (size_t begin = 0; begin < all.size(); begin += most)
+        pieces.push_back({g, {all.data() + begin, std::min(most, all.size() - begin)}});
+    }
+    std::vector<char> is_built(pieces.size());
+    parallel_for(pieces.size(), [&](size_t k) {
+      const auto& [g, examples] = pieces[k];
+      const Plan::Group& group = plan.groups[g];
+      std::vector<Emissions> views;
+      for (size_t i : examples) views.push_back(plan.examples[i].view);
+      const TrellisGraph& form = *plan.form(group);
+      if (plan.choose(op, group) == Kernel::materialised) {
+        is_built[k] = true;
+        return;
+      }
+      try {
+        std::vector<BestAlignment> found =
+            find_best(op, form, plan.graphs[group.graph].weights(), views, with_paths);
+        for (size_t j = 0; j < examples.size(); ++j) best[examples[j]] = std::move(found[j]);
+      } catch (const std::invalid_argument&) {
+        plan.rethrow(op, form, examples);
+      }
+    });
+    for (size_t k = 0; k < pieces.size(); ++k)
+      if (is_built[k])
+        for (size_t i : pieces[k].examples) is_fused[i] = false;
+  }
+
+  /// The arc of the emissions that a step takes, or -1.
+  int32_t emission_arc(size_t i, const BestStep& step) const {
+    return step.frame < 0 ? -1 : step.frame * plan.examples[i].view.labels + step.label;
+  }
+
+  /// The path of an example as a graph.
+  Graph path(const char* op, size_t i) const {
+    const Graph& graph = plan.graphs[plan.examples[i].graph];
+    const std::vector<BestStep>& steps = best[i].steps;
+    std::vector<int32_t> graph_arcs(steps.size()), emission_arcs(steps.size());
+    for (size_t k = 0; k < steps.size(); ++k) {
+      graph_arcs[k] = steps[k].arc;
+      emission_arcs[k] = emission_arc(i, steps[k]);
+    }
+    Arrays chain;
+    if (best[i].start >= 0) {
+      // DisjointUnion the graph, the emissions have the matched label on both sides. The arcs of an
+      // acceptor need not be looked at.
+      const Topology& topology = graph.topology();
+      Column labels(steps.size());
+      for (size_t k = 0; k < steps.size(); ++k) labels[k] = steps[k].label;
+      chain = topology.is_acceptor() ? chain_arrays(std::move(labels))
+                                     : path_arrays(topology, graph_arcs);
+    }
+    return record_moves(
+        op, std::move(chain),
+        {{graph, ArcMap::gather(std::move(graph_arcs))},
+         {plan.emissions[plan.examples[i].emissions], ArcMap::gather(std::move(emission_arcs))}});
+  }
+
+  Plan plan;
+  std::vector<BestAlignment> best;
+  std::vector<bool> is_fused;
+};
+
+void add_at(Weights& grad, int32_t arc, double value) {
+  dispatch(grad.dtype(), [&](auto kind) {
+    grad.fill<decltype(kind)>()[static_cast<size_t>(arc)] += static_cast<decltype(kind)>(value);
+  });
+}
+
+/// The transpose of the rule below: gradients over the arcs of factors become sums along the paths.
+class SpreadRule final : public Rule {
+ public:
+  SpreadRule(std::shared_ptr<const BestBatch> batch, std::vector<size_t> outputs)
+      : batch_(std::move(batch)), outputs_(std::move(outputs)) {}
+
+  void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override {
+    const Plan& plan = batch_->plan;
+    std::vector<const Weights*> moves(plan.graphs.size() + plan.emissions.size());
+    for (size_t k = 0; k < outputs_.size(); ++k)
+      if (deltas[k]) moves[outputs_[k]] = &deltas[k];
+    for (size_t i = 0; i < plan.examples.size(); ++i) {
+      if (!grads[i]) continue;
+      const Weights* graph = moves[plan.examples[i].graph];
+      const Weights* emissions = moves[plan.graphs.size() + plan.examples[i].emissions];
+      double sum = 0.0;
+      for (const BestStep& step : batch_->best[i].steps) {
+        if (graph) sum += (*graph)[step.arc];
+        if (const int32_t a = batch_->emission_arc(i, step); emissions && a >= 0)
+          sum += (*emissions)[a];
+      }
+      add_at(*grads[i], 0, sum);
+    }
+  }
+
+ private:
+  std::shared_ptr<const BestBatch> batch_;
+  std::vector<size_t> outputs_;
+};
+
+/// Inputs: the products (optional), then the graphs, then the emissions. Each arc of a best path
+/// passes the delta on.
+class BestRule final : public Rule {
+ public:
+  explicit BestRule(std::shared_ptr<const BestBatch> batch) : batch_(std::move(batch)) {}
+
+  // It must see all gradients at once to tell which products are wanted.
+  bool is_parallel() const override { return true; }
+
+  void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override {
+    const size_t count = batch_->plan.examples.size();
+    for (size_t i = 0; i < count; ++i) {
+      if (!deltas[i]) continue;
+      if (!grads[i]) {
+        add_path(i, deltas[i][0], grads.subspan(count));
+        continue;
+      }
+      const Graph& product = batch_->plan.examples[i].product;
+      for (int32_t a : find_best_path(op, product).arcs) add_at(*grads[i], a, deltas[i][0]);
+    }
+  }
+
+  std::vector<Graph> record(std::span<const Graph> deltas,
+                            const std::vector<bool>& wanted) const override {
+    const Plan& plan = batch_->plan;
+    const size_t count = plan.examples.size();
+    for (size_t i = 0; i < count; ++i)
+      if (wanted[i])
+        throw TapeError(text(op,
+                             ": the gradient of a product cannot be put on the tape; score a "
+                             "clone of it"));
+    std::vector<Graph> factors(plan.graphs), out(wanted.size(), nullptr), outputs, inputs;
+    factors.insert(factors.end(), plan.emissions.begin(), plan.emissions.end());
+    std::vector<Weights> grads(factors.size());
+    std::vector<Weights*> to(factors.size());
+    for (size_t f = 0; f < factors.size(); ++f) {
+      if (!wanted[count + f]) continue;
+      grads[f] = Weights::zeros(factors[f].num_arcs(), factors[f].dtype());
+      to[f] = &grads[f];
+    }
+    for (size_t i = 0; i < count; ++i) {
+      if (deltas[i]) add_path(i, deltas[i].item(), to);
+      inputs.push_back(deltas[i] ? deltas[i] : scalar_graph(0.0, false));
+    }
+    std::vector<size_t> which;
+    for (size_t f = 0; f < factors.size(); ++f) {
+      if (!to[f]) continue;
+      out[count + f] = Graph(factors[f].topology_ptr(), std::move(grads[f]));
+      outputs.push_back(out[count + f]);
+      which.push_back(f);
+    }
+    if (!outputs.empty() && tracks(inputs))
+      record_entry(op, outputs, inputs, 0, std::make_unique<SpreadRule>(batch_, std::move(which)));
+    return out;
+  }
+
+ private:
+  void add_path(size_t i, double delta, std::span<Weights* const> grads) const {
+    const Plan& plan = batch_->plan;
+    Weights* const graph = grads[plan.examples[i].graph];
+    Weights* const emissions = grads[plan.graphs.size() + plan.examples[i].emissions];
+    for (const BestStep& step : batch_->best[i].steps) {
+      if (graph) add_at(*graph, step.arc, delta);
+      if (const int32_t a = batch_->emission_arc(i, step); emissions && a >= 0)
+        add_at(*emissions, a, delta);
+    }
+  }
+
+  std::shared_ptr<const BestBatch> batch_;
+};
+
+std::vector<size_t> without_product(const std::vector<Graph>& graphs) {
+  std::vector<size_t> out;
+  for (size_t i = 0; i < graphs.size(); ++i)
+    if (!graphs[i].product()) out.push_back(i);
+  return out;
+}
+
+}  // namespace
+
+std::vector<Graph> best_scores(const char* op, const std::vector<Graph>& graphs) {
+  std::vector<Graph> out(graphs.size(), nullptr);
+  std::vector<size_t> others = without_product(graphs);
+  if (others.size() < graphs.size()) {
+    bool keep = false;
+    for (const Graph& graph : graphs) keep |= graph.product() && tracks(graph);
+    auto batch = std::make_shared<const BestBatch>(op, graphs, keep);
+    const Plan& plan = batch->plan;
+    std::vector<Graph> outputs;
+    for (size_t k = 0; k < plan.examples.size(); ++k) {
+      outputs.emplace_back(scalar_topology(), Weights::scalar(batch->best[k].score));
+      if (batch->is_fused[k])
+        out[plan.examples[k].position] = outputs.back();
+      else
+        others.push_back(plan.examples[k].position);
+    }
+    if (keep) {
+      record_entry(op, outputs, plan.tape_inputs(), plan.examples.size(),
+                   std::make_unique<BestRule>(std::move(batch)));
+    }
+  }
+  for_others(op, graphs.size(), others,
+             [&](size_t i) { out[i] = viterbi_score_of_arcs(op, graphs[i]); });
+  return out;
+}
+
+std::vector<Graph> viterbi_paths(const char* op, const std::vector<Graph>& graphs) {
+  std::vector<Graph> out(graphs.size(), nullptr);
+  std::vector<size_t> others = without_product(graphs);
+  if (others.size() < graphs.size()) {
+    const BestBatch batch(op, graphs, true);
+    const Plan& plan = batch.plan;
+    std::vector<size_t> fused;
+    int64_t num_steps = 0;
+    for (size_t k = 0; k < plan.examples.size(); ++k) {
+      const Plan::Example& example = plan.examples[k];
+      const auto var = example.product.var();
+      if (!batch.is_fused[k] || (var && var->retain_grad)) {
+        others.push_back(example.position);
+        continue;
+      }
+      if (tracks(example.product)) example.product.product()->bypass();
+      fused.push_back(k);
+      num_steps += static_cast<int64_t>(batch.best[k].steps.size());
+    }
+    (num_steps < kSmallBatch ? serial_for : parallel_for)(fused.size(), [&](size_t f) {
+      const Plan::Example& example = plan.examples[fused[f]];
+      out[example.position] = batch.path(op, fused[f]);
+    });
+  }
+  for_others(op, graphs.size(), others,
+             [&](size_t i) { out[i] = viterbi_path_of_arcs(op, graphs[i]); });
+  return out;
+}
+
+Graph factor_counts(const char* op, const Graph& graph, const Graph& factor) {
+  const bool is_graph = is_graph_factor(op, graph, factor);
+  Weights counts = Weights::zeros(factor.num_arcs(), factor.dtype());
+  const BestBatch batch(op, {graph}, true);
+  if (batch.is_fused[0]) {
+    for (const BestStep& step : batch.best[0].steps)
+      if (const int32_t a = is_graph ? step.arc : batch.emission_arc(0, step); a >= 0)
+        add_at(counts, a, 1.0);
+  } else {
+    Weights arcs = Weights::zeros(graph.num_arcs(), graph.dtype());
+    for (int32_t a : find_best_path(op, graph).arcs) add_at(arcs, a, 1.0);
+    const bool is_first = is_graph == (graph.product()->side() == Side::output);
+    Weights* const grads[] = {is_first ? &counts : nullptr, is_first ? nullptr : &counts};
+    graph.product()->built().rule->add({&arcs, 1}, grads);
+  }
+  return {factor.topology_ptr(), std::move(counts)};
+}
+
+}  // namespace arcgrad::trellis
