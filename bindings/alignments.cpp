@@ -5,7 +5,7 @@
 namespace arcgrad::bindings {
 namespace {
 
-/// What `build` makes of the labels of one target or of several.
+/// Calls `build` with the labels of one target or of a list of targets.
 template <class Build>
 nb::object of_labels(const char* op, nb::handle target, nb::handle lengths, Build build) {
   const Labels labels = to_labels(op, "the target", target, lengths);
@@ -51,12 +51,13 @@ void init_alignments(nb::module_& m) {
          nb::handle dtype) {
         const char* op = "alignment_graph";
         if (is_graph(target)) {
-          require(lengths.is_none(), op, "lengths are for labels, but the target is a graph");
+          require(lengths.is_none(), op,
+                  "lengths needs a target given by labels, but the target is a graph");
           require(!calc_grad && dtype.is_none(), op,
-                  "calc_grad and dtype are for labels, but the target is a graph, which has them");
+                  "calc_grad and dtype need a target given by labels, but the target is a graph");
           return of_graphs(tokens, target, outputs);
         }
-        require(!outputs, op, "outputs are those of a graph, but the target is given by labels");
+        require(!outputs, op, "outputs needs a target graph, but the target is given by labels");
         const DType kind = dtype.is_none() ? DType::float32 : to_dtype(op, dtype);
         return of_labels(op, target, lengths, [&](const auto& targets) {
           return alignment_graph(tokens, targets, calc_grad, kind);
@@ -64,42 +65,41 @@ void init_alignments(nb::module_& m) {
       },
       "tokens"_a, "target"_a, nb::kw_only(), "lengths"_a = nb::none(), "outputs"_a = false,
       "calc_grad"_a = false, "dtype"_a = nb::none(), R"(
-The alignments of a target: a graph of all frames that spell it.
+Build the alignment graph of a target: the acceptor of all frame labels that collapse to it.
 
-It has the same paths as the input side of ``compose(tokens.graph(), target)`` without epsilon arcs,
-but is built directly, with its nodes in the order of the target.
+The graph has the same paths as the input side of ``compose(tokens.graph(), target)`` after epsilon
+removal, but is built directly, with nodes in the order of the target.
 
 Args:
-    tokens: How frames spell tokens, a :class:`Tokens`.
-    target: The labels of the target, which may be none; or a graph that accepts the token sequences
-        that count as the target, with weights, epsilon arcs and cycles as you like. Several targets
-        are a list of these, a matrix with one target in each row, or one vector of all labels with
-        ``lengths``.
-    lengths: How many labels each target has, for the rows of a padded matrix or the parts of a
-        vector.
-    outputs: The target graph may be a transducer, and so is the result: the first frame of a token
-        puts out what the arc of the target does, the others put out nothing.
-    calc_grad: Whether backward computes gradients for the arcs. Only for labels, as is ``dtype``.
-    dtype: The type of the weights, which are all 0; float32 if not given.
+    tokens: The token rules, a :class:`Tokens`.
+    target: The labels of the target (possibly empty), or a graph that accepts all valid token
+        sequences; it may have weights, epsilon arcs and cycles. Several targets are a list of these,
+        a matrix with one target per row, or one vector of all labels with ``lengths``.
+    lengths: The number of labels per target, for a padded matrix or a concatenated vector.
+    outputs: Whether the target graph may be a transducer. The first frame of a token then emits the
+        output label of the target arc, and later frames emit epsilon.
+    calc_grad: Whether backward computes gradients for the arcs. For label targets only, as is
+        ``dtype``.
+    dtype: The type of the weights, which are all 0; float32 by default.
 
 Returns:
-    A graph, or a list of graphs. That of a target graph has its weights, dtype and gradient: an arc
-    that enters a token weighs as much as the arc of the target with that token.
+    A graph, or a list of graphs. For a target graph, the result takes over its dtype and weights,
+    with gradients: an arc that enters a token has the weight of the target arc with that token.
 
 Raises:
-    ValueError: If a label is no token, or lengths do not fit the target; the message names it. If a
-        target graph is a transducer, and outputs are not asked for.
+    ValueError: If a label is not a token or lengths do not match the target; the message names it.
+        If a target graph is a transducer and ``outputs`` is False.
 
-Gradient: each arc of a target graph collects that of the arcs that took its weight. Time and memory:
-O(nodes + arcs) of the result. Where several tokens end at a node of a target graph, each of them has
-an arc to each token that may follow.
+Gradient: each arc of a target graph receives the sum of the gradients of the arcs that took its
+weight. Time and memory: O(nodes + arcs) of the result. Where several tokens end at a node of a target
+graph, each of them gets an arc to each token that may follow.
 
 >>> import arcgrad as ag
 >>> tokens = ag.tokens.Tokens.ctc(4)
 >>> alignments = ag.tokens.alignment_graph(tokens, [1, 2])
 >>> sorted(set(alignments.labels_to_list()))
 [0, 1, 2]
->>> lattice = ag.union([ag.chain_graph([1, 2]), ag.chain_graph([3])])  # either will do
+>>> lattice = ag.union([ag.chain_graph([1, 2]), ag.chain_graph([3])])  # either is accepted
 >>> emissions = ag.linear_graph(2, 4)
 >>> score = ag.forward_score(ag.intersect(ag.tokens.alignment_graph(tokens, lattice), emissions))
 >>> round(score.item(), 4)  # log 4: 12, 33, 30, 03
@@ -120,18 +120,17 @@ an arc to each token that may follow.
       },
       "target"_a, "blank"_a = 0, nb::kw_only(), "lengths"_a = nb::none(),
       "num_labels"_a = nb::none(), "calc_grad"_a = false, "dtype"_a = "float32", R"(
-The alignments of a target under connectionist temporal classification (CTC).
+Build the alignment graph of a target under connectionist temporal classification (CTC).
 
-Every label lasts one frame or more, blanks may stand anywhere, and between equal labels one blank
-must. The same as :func:`alignment_graph` with :meth:`Tokens.ctc`, for any number of labels.
+Every label lasts one frame or more, blanks may occur anywhere, and equal labels need a blank between
+them. Equivalent to :func:`alignment_graph` with :meth:`Tokens.ctc`, for any number of labels.
 
 Args:
-    target: The labels of the target, which may be none. Several targets are a list of these, a
-        matrix with one target in each row, or one vector of all labels with ``lengths``.
+    target: The labels of the target (possibly empty). Several targets are a list of these, a matrix
+        with one target per row, or one vector of all labels with ``lengths``.
     blank: The label of the blank.
-    lengths: How many labels each target has, for the rows of a padded matrix or the parts of a
-        vector.
-    num_labels: How many labels there are, if labels should be checked.
+    lengths: The number of labels per target, for a padded matrix or a concatenated vector.
+    num_labels: The number of labels; if given, labels are checked against it.
     calc_grad: Whether backward computes gradients for the arcs.
     dtype: The type of the weights, which are all 0.
 
@@ -139,8 +138,8 @@ Returns:
     A graph with ``2 * len(target) + 1`` nodes, or a list of graphs.
 
 Raises:
-    ValueError: If a label is negative or is the blank, or lengths do not fit the target; the message
-        names it.
+    ValueError: If a label is negative or is the blank, or lengths do not match the target; the
+        message names it.
 
 >>> import arcgrad as ag
 >>> ag.tokens.ctc_graph([1, 2], blank=0).num_nodes()

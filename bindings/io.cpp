@@ -10,7 +10,7 @@ namespace {
 
 using Path = std::filesystem::path;
 
-/// Names of labels from a dict, or from a list in which they stand in order.
+/// Reads symbols from a dict {label: name} or from a list of names.
 std::optional<Symbols> to_symbols(const char* op, const char* what, nb::handle symbols) {
   if (symbols.is_none()) return std::nullopt;
   Symbols out;
@@ -57,9 +57,10 @@ void init_io(nb::module_& m) {
         save(file_name.string(), input);
       },
       "file_name"_a, "graph"_a, R"(
-Writes a graph to a binary file, in one step: a failure leaves an old file as it was.
+Write a graph to a binary file.
 
-The format states its version, byte order and dtype, and ends with a checksum.
+The file is replaced atomically: a failure leaves an old file unchanged. The format records its
+version, byte order and dtype, and ends with a checksum.
 
 Raises:
     OSError: If the file cannot be written.
@@ -78,11 +79,11 @@ True
         return load(file_name.string());
       },
       "file_name"_a, R"(
-Reads a graph that :func:`save` wrote.
+Read a graph that :func:`save` wrote.
 
 Raises:
     OSError: If the file cannot be read.
-    ValueError: If it is not such a file, is truncated or damaged.
+    ValueError: If the file is not in this format, or is truncated or damaged.
 
 >>> import arcgrad as ag
 >>> ag.load("no such file")
@@ -98,9 +99,9 @@ FileNotFoundError: ...
         savetxt(file_name.string(), input);
       },
       "file_name"_a, "graph"_a, R"(
-Writes a graph as text: start nodes, accept nodes, then ``src dst ilabel olabel weight`` per arc.
+Write a graph as text: start nodes, accept nodes, then ``src dst ilabel olabel weight`` per arc.
 
-Weights are written so that reading them gives the same numbers.
+Weights keep their exact value.
 
 >>> import os, tempfile, arcgrad as ag
 >>> with tempfile.TemporaryDirectory() as folder:
@@ -116,15 +117,14 @@ True
         return loadtxt(file_name.string());
       },
       "file_name"_a, R"(
-Reads a graph from text as :func:`savetxt` and gtn write it.
+Read a graph in the text format of :func:`savetxt` and gtn.
 
-The output label may be left out if it is the same as the input label, and the weight if it is 0.
-Blank lines after the first two, tabs, lines that begin with ``#``, and a byte order mark of UTF-8
-are allowed.
+The output label is optional if it equals the input label, and so is a weight of 0. Blank lines after
+the first two, tabs, lines that begin with ``#``, and a UTF-8 byte order mark are allowed.
 
 Raises:
     OSError: If the file cannot be read.
-    ValueError: If a line is not understood; the message names it.
+    ValueError: If a line is invalid; the message names it.
 
 >>> import os, tempfile, arcgrad as ag
 >>> with tempfile.TemporaryDirectory() as folder:
@@ -139,12 +139,13 @@ Raises:
       [](const Graph& graph) -> std::optional<std::pair<int64_t, int64_t>> {
         const auto& product = graph.product();
         if (!product || product->is_built()) return std::nullopt;
-        // A node or arc occurs at most once before each frame and after the last.
+        // Each node and arc occurs at most once per frame boundary.
         const int64_t copies = product->emissions().num_nodes();
         const Graph& other = product->graph();
         return std::pair(copies * other.num_nodes(), copies * other.num_arcs());
       },
-      "graph"_a, "The most nodes and arcs a product can have; None if it is none, or is built.");
+      "graph"_a,
+      "Upper bounds on the nodes and arcs of a deferred product; None for any other graph.");
   m.def(
       "to_dot",
       [](const Graph& graph, nb::object isymbols, nb::object osymbols) {
@@ -153,7 +154,7 @@ Raises:
         return to_dot(graph, pointer(input), pointer(output));
       },
       "graph"_a, "isymbols"_a = nb::none(), "osymbols"_a = nb::none(),
-      "The graph in the language of Graphviz.");
+      "The graph in the DOT language of Graphviz.");
   m.def(
       "write_dot",
       [](const Graph& graph, const Path& file_name, nb::object isymbols, nb::object osymbols) {
@@ -162,18 +163,18 @@ Raises:
         write_dot(graph, file_name.string(), pointer(input), pointer(output));
       },
       "graph"_a, "file_name"_a, "isymbols"_a = nb::none(), "osymbols"_a = nb::none(), R"(
-Writes a graph in the language of Graphviz; :func:`draw` makes pictures directly.
+Write a graph in the DOT language of Graphviz. To render a picture, use :func:`draw`.
 
 Args:
     graph: The graph.
-    file_name: Where to write.
+    file_name: The file to write.
     isymbols: Names of the input labels: a dict from labels to names, or a list of names.
     osymbols: Names of the output labels.
 
 Raises:
     OSError: If the file cannot be written.
-    TypeError: If a key of a dict is no label.
-    ValueError: If a label has no name, or a name cannot be written.
+    TypeError: If a key of a dict is not a label.
+    ValueError: If a label has no name, or a name is not valid UTF-8.
 
 >>> import os, tempfile, arcgrad as ag
 >>> with tempfile.TemporaryDirectory() as folder:

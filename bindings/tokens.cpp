@@ -22,15 +22,15 @@ const char* from_blank(Blank blank) {
   return blank == Blank::none ? "none" : blank == Blank::forced ? "forced" : "optional";
 }
 
-Frames to_frames(const char* op, const char* what, int64_t least, Limit most) {
+FrameRange to_frames(const char* op, const char* what, int64_t least, Limit most) {
   return {to_int32(op, what, least), most ? to_int32(op, what, *most) : kUnlimited};
 }
 
 Limit from_limit(int32_t most) { return most == kUnlimited ? Limit() : Limit(most); }
 
-std::map<int32_t, Frames> to_overrides(nb::handle overrides) {
+std::map<int32_t, FrameRange> to_overrides(nb::handle overrides) {
   const char* op = "Tokens";
-  std::map<int32_t, Frames> out;
+  std::map<int32_t, FrameRange> out;
   if (overrides.is_none()) return out;
   if (!nb::isinstance<nb::mapping>(overrides) || !nb::hasattr(overrides, "items"))
     throw nb::type_error(
@@ -51,14 +51,14 @@ std::map<int32_t, Frames> to_overrides(nb::handle overrides) {
   return out;
 }
 
-nb::dict from_overrides(const std::map<int32_t, Frames>& overrides) {
+nb::dict from_overrides(const std::map<int32_t, FrameRange>& overrides) {
   nb::dict out;
   for (const auto& [label, frames] : overrides)
     out[nb::int_(label)] = nb::make_tuple(frames.least, from_limit(frames.most));
   return out;
 }
 
-/// The arguments that make these tokens, without those that are as by default.
+/// The constructor arguments of these tokens, without defaults.
 nb::dict arguments(const Tokens& tokens) {
   const Tokens::Options& options = tokens.options();
   nb::dict out;
@@ -101,27 +101,27 @@ int32_t to_blank_label(int64_t label) { return to_int32("Tokens", "the blank", l
 
 void init_class(nb::module_& m) {
   nb::class_<Tokens>(m, "Tokens", nb::is_final(), R"(
-How the labels of frames spell tokens.
+The rules by which frame labels collapse to tokens.
 
-A token lasts some frames, each with its label. With a blank, frames of its label stand between
-tokens and mean nothing. The named constructors (:meth:`ctc`, ...) make the usual kinds.
+A token lasts one or more frames with its label. If there is a blank, frames with the blank label may
+separate tokens and emit nothing. The named constructors (:meth:`ctc`, ...) make the usual kinds.
 
 Args:
-    num_labels: The number of labels of a frame, with that of the blank. All others are tokens.
-    blank: ``"none"``: there is no blank. ``"forced"``: at least one stands before, between and after
-        tokens. ``"optional"``: any number may.
+    num_labels: The number of frame labels, including the blank. All other labels are tokens.
+    blank: ``"none"``: there is no blank. ``"forced"``: at least one blank before, between and after
+        tokens. ``"optional"``: any number of blanks there.
     blank_label: The label of the blank.
-    allow_repeats: Whether equal tokens may follow one another without a blank between them. Where
-        they may, frames can be cut into tokens in several ways.
-    min_frames: How many frames a token lasts at least.
-    max_frames: How many frames a token lasts at most; None for no limit.
-    min_blanks: How many blanks stand between two tokens at least. Before the first token and after
-        the last there is no such limit.
-    max_blanks: How many at most; None for no limit.
-    overrides: A mapping from a label to ``(min_frames, max_frames)`` for tokens that differ.
+    allow_repeats: Whether equal tokens may follow each other without a blank between them. If so,
+        frames may have several segmentations.
+    min_frames: The minimum duration of a token in frames.
+    max_frames: The maximum duration of a token in frames; None for no limit.
+    min_blanks: The minimum number of blanks between two tokens. It does not apply before the first
+        token or after the last one.
+    max_blanks: The maximum number of blanks between two tokens; None for no limit.
+    overrides: A mapping from a label to its own ``(min_frames, max_frames)``.
 
 Raises:
-    ValueError: If a number is out of range, or there is no blank where one is needed.
+    ValueError: If a number is out of range, or an option needs a blank and ``blank`` is ``"none"``.
 
 Tokens are immutable, can be compared, hashed, copied and pickled.
 
@@ -175,7 +175,7 @@ align with the target ``[1, 1]`` in two ways.
           "num_labels"_a, "blank_label"_a = 0, R"(
 Tokens of connectionist temporal classification (CTC).
 
-Tokens last one frame or more, blanks are optional, and between equal tokens there must be one.
+Tokens last one frame or more, blanks are optional, and equal tokens need a blank between them.
 
 >>> import arcgrad as ag
 >>> ag.tokens.Tokens.ctc(3).collapse([0, 1, 1, 0, 1, 2])
@@ -224,7 +224,8 @@ Tokens with a limited number of blanks between them ("equally spaced" CTC).
 >>> ag.tokens.Tokens.spaced(3, 2, 3).collapse([1, 1, 0, 0, 2, 0, 0, 0, 2, 0])
 [1, 2, 2]
 )")
-      .def_prop_ro("num_labels", &Tokens::num_labels, "The number of labels of a frame.")
+      .def_prop_ro("num_labels", &Tokens::num_labels,
+                   "The number of frame labels, including the blank.")
       .def_prop_ro(
           "blank", [](const Tokens& self) { return from_blank(self.options().blank); },
           "``none``, ``forced`` or ``optional``.")
@@ -236,22 +237,22 @@ Tokens with a limited number of blanks between them ("equally spaced" CTC).
           "The label of the blank; None if there is none.")
       .def_prop_ro(
           "allow_repeats", [](const Tokens& self) { return self.options().allow_repeats; },
-          "Whether equal tokens may follow one another without a blank between them.")
+          "Whether equal tokens may follow each other without a blank between them.")
       .def_prop_ro(
           "min_frames", [](const Tokens& self) { return self.options().frames.least; },
-          "How many frames a token lasts at least.")
+          "The minimum duration of a token in frames.")
       .def_prop_ro(
           "max_frames", [](const Tokens& self) { return from_limit(self.options().frames.most); },
-          "How many frames a token lasts at most; None for no limit.")
+          "The maximum duration of a token in frames; None for no limit.")
       .def_prop_ro(
           "min_blanks", [](const Tokens& self) { return self.options().blanks.least; },
-          "How many blanks stand between two tokens at least.")
+          "The minimum number of blanks between two tokens.")
       .def_prop_ro(
           "max_blanks", [](const Tokens& self) { return from_limit(self.options().blanks.most); },
-          "How many blanks stand between two tokens at most; None for no limit.")
+          "The maximum number of blanks between two tokens; None for no limit.")
       .def_prop_ro(
           "overrides", [](const Tokens& self) { return from_overrides(self.options().overrides); },
-          "The labels of tokens that differ, with their ``(min_frames, max_frames)``.")
+          "Labels with their own ``(min_frames, max_frames)``.")
       .def(
           "graph",
           [](const Tokens& self) {
@@ -261,9 +262,9 @@ Tokens with a limited number of blanks between them ("equally spaced" CTC).
           R"(
 The full token graph: a transducer from the labels of frames to sequences of tokens.
 
-There is one path for each way to cut frames into tokens. The graph is built once, directly, with a
-number of arcs that is linear in the number of tokens: if repeats are not allowed, epsilon arcs along
-a binary tree lead from each token to each other one.
+It has one path per segmentation of the frames. The graph is built once and directly. Its number of
+arcs is linear in the number of tokens: if repeats are not allowed, epsilon arcs along a binary tree
+join each token to every other one.
 
 Returns:
     A graph whose weights are 0.
@@ -277,22 +278,21 @@ True
 0.0
 )")
       .def("collapse", &collapse, "frames"_a, nb::kw_only(), "lengths"_a = nb::none(), R"(
-The tokens that the labels of frames spell.
+Collapse frame labels to tokens.
 
-If there are several answers, which takes equal tokens without a blank between them, it is the
-shortest: frames are cut into as few tokens as their limits allow.
+If several token sequences are possible (only if repeats are allowed), the result is the shortest one:
+each run of frames becomes as few tokens as the limits allow.
 
 Args:
-    frames: The labels of frames. Several sequences are a list of these, a matrix with one sequence
-        in each row, or one vector of all labels with ``lengths``.
-    lengths: How many frames each sequence has, for the rows of a padded matrix or the parts of a
-        vector.
+    frames: The frame labels. Several sequences are a list of these, a matrix with one sequence per
+        row, or one vector of all labels with ``lengths``.
+    lengths: The number of frames per sequence, for a padded matrix or a concatenated vector.
 
 Returns:
     A list of labels, or a list of such lists.
 
 Raises:
-    ValueError: If no sequence of tokens fits the frames; the message says where and why.
+    ValueError: If no token sequence matches the frames; the message names the frame and the rule.
 
 >>> import arcgrad as ag
 >>> ag.tokens.Tokens.ctc(3).collapse([[1, 1, 0, 1], [0, 2, 2, 0]])
@@ -331,15 +331,15 @@ void init_tokens(nb::module_& m) {
                            to_frames(op, "a number of frames", min_frames, max_frames));
       },
       "label"_a, nb::kw_only(), "min_frames"_a = 1, "max_frames"_a = nb::none(), R"(
-The graph of one token: frames with its label in, the token out once.
+Build the graph of one token: it consumes frames with the token's label and emits the token once.
 
-By default it lasts one frame or more, as in ASG and CTC. With ``max_frames=1`` it is that of "spike"
-CTC, with ``max_frames=2`` one of "duration-limited" CTC.
+By default a token lasts one frame or more, as in ASG and CTC. ``max_frames=1`` gives "spike" CTC,
+``max_frames=2`` a "duration-limited" CTC.
 
 Args:
     label: The label of the token.
-    min_frames: How many frames it lasts at least.
-    max_frames: How many frames it lasts at most; None for no limit.
+    min_frames: The minimum duration in frames.
+    max_frames: The maximum duration in frames; None for no limit.
 
 Returns:
     A transducer that emits the token with the first frame. Its weights are 0.
@@ -361,15 +361,15 @@ Graph(2 nodes, 2 arcs, start [0], accept [1], float32)
                            to_frames(op, "a number of frames", min_frames, max_frames));
       },
       "blank"_a = 0, nb::kw_only(), "min_frames"_a = 0, "max_frames"_a = nb::none(), R"(
-The graph of the blank: frames with its label in, nothing out.
+Build the graph of the blank: it consumes frames with the blank label and emits nothing.
 
-By default any number of frames will do, also none. Limits make the tokens of :func:`closed_graph`
-"equally spaced".
+By default it accepts any number of frames, including none. Limits give the "equally spaced" CTC of
+the paper when used in :func:`closed_graph`.
 
 Args:
     blank: The label of the blank.
-    min_frames: How many frames it lasts at least.
-    max_frames: How many frames it lasts at most; None for no limit.
+    min_frames: The minimum duration in frames.
+    max_frames: The maximum duration in frames; None for no limit.
 
 Returns:
     A transducer that emits nothing. Its weights are 0.
@@ -391,24 +391,24 @@ Graph(1 node, 1 arc, start [0], accept [0], float32)
         return closed_graph(tokens, blank);
       },
       "token_graphs"_a, "blank_graph"_a = nb::none(), R"(
-The full token graph, made of the graphs of single tokens by operations.
+Build the full token graph from the graphs of single tokens, by operations on graphs.
 
 .. math:: T = (T_1 + \ldots + T_C)^* \quad\text{or}\quad T = B\,((T_1 + \ldots + T_C)\,B)^*
 
-with a blank graph B. The closure of a union with the blank graph itself would take any number of
-blank graphs in a row, and with one that may be empty its score would be infinite.
+with a blank graph B. The blank is not a member of the union, because the closure of a graph that
+accepts the empty string has an epsilon cycle, whose forward score diverges.
 
 Args:
-    token_graphs: The graphs of single tokens, such as :func:`token_graph` makes. Each may be any
+    token_graphs: The graphs of single tokens, for example from :func:`token_graph`. Each may be any
         graph that does not accept the empty string.
-    blank_graph: What stands before, between and after tokens, such as :func:`blank_graph` makes.
+    blank_graph: The graph before, between and after tokens, for example from :func:`blank_graph`.
 
 Returns:
-    A graph with one path for each sequence of paths through the given graphs.
+    A graph with one path per sequence of paths through the given graphs.
 
-Gradient: as of :func:`union`, :func:`concat` and :func:`closure`.
+Gradient: that of :func:`union`, :func:`concat` and :func:`closure`.
 
-:meth:`Tokens.graph` has fewer nodes and epsilon arcs, and can keep equal tokens apart.
+:meth:`Tokens.graph` has fewer nodes and epsilon arcs, and can require a blank between equal tokens.
 
 >>> import arcgrad as ag
 >>> from arcgrad.tokens import blank_graph, closed_graph, token_graph

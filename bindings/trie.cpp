@@ -8,7 +8,7 @@ using Sequences = std::vector<std::vector<int32_t>>;
 
 void init_trie(nb::module_& m) {
   nb::class_<Trie>(m, "Trie", R"(
-Entries that are spelled by labels, arranged so that spellings share their beginnings.
+A prefix tree (trie) of entries that are spelled by labels.
 )")
       .def(nb::init<const Sequences&, std::vector<int32_t>>(), "spellings"_a, "labels"_a)
       .def(
@@ -17,7 +17,7 @@ Entries that are spelled by labels, arranged so that spellings share their begin
             return trie.graph(calc_grad, to_dtype("lexicon_graph", dtype));
           },
           nb::kw_only(), "calc_grad"_a = false, "dtype"_a = "float32",
-          "A transducer from spellings to labels; arc i is the last one of entry i.")
+          "The transducer from spellings to output labels; arc i completes entry i.")
       .def(
           "decompositions",
           [](const Trie& trie, const Sequences& sequences, Flag calc_grad, nb::object dtype) {
@@ -31,7 +31,7 @@ Entries that are spelled by labels, arranged so that spellings share their begin
                 [&](size_t i) { return trie.decompositions(sequences[i], calc_grad, kind); }, work);
           },
           "sequences"_a, nb::kw_only(), "calc_grad"_a = false, "dtype"_a = "float32",
-          "For each sequence, an acceptor of the labels of entries that spell it.");
+          "For each sequence, the acceptor of the entry sequences that spell it.");
 }
 
 }  // namespace arcgrad::bindings

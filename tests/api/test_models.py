@@ -47,6 +47,7 @@ def shake(module):
 
 def networks():
     """Small ones of every kind, and the shape of an input of T frames."""
+    torch.manual_seed(0)
     groups = [TDSGroup(2, 1, (2, 2)), TDSGroup(3, 1, (2, 1))]
     return {
         "1d": (TDS1d(6, 5, [TDSGroup(2, 2, (2,)), TDSGroup(3, 1, (3,))]), lambda t: (t, 6)),

@@ -889,7 +889,7 @@ def test_named_constructors_are_what_their_names_say():
         ),
         (
             {"max_blanks": 2},
-            "a number of blanks needs a blank, but blank is 'none' and 0 to 2 blanks are asked for",
+            "limits on the number of blanks need a blank, but blank is 'none' and the limits are 0 to 2",
         ),
         (
             {"blank": "forced", "max_blanks": 0},
@@ -1032,15 +1032,17 @@ def test_targets_that_are_no_whole_numbers_are_type_errors(target):
 def test_target_graphs_bring_their_own_type():
     tokens, target = Tokens.ctc(3), ag.chain_graph([1])
     for options in ({"calc_grad": True}, {"dtype": "float64"}):
-        with pytest.raises(ValueError, match="alignment_graph: calc_grad and dtype are for labels"):
+        with pytest.raises(ValueError, match="alignment_graph: calc_grad and dtype need a target"):
             alignment_graph(tokens, target, **options)
-    with pytest.raises(ValueError, match="alignment_graph: lengths are for labels"):
+    with pytest.raises(ValueError, match="alignment_graph: lengths needs a target"):
         alignment_graph(tokens, target, lengths=[1])
     with pytest.raises(ValueError, match="a target graph must be an acceptor, but it is a trans"):
         alignment_graph(tokens, ag.chain_graph([1], [2]))
-    with pytest.raises(ValueError, match="must be a token, but arc 0 is epsilon and puts out 2"):
+    with pytest.raises(
+        ValueError, match="a token as input label, but arc 0 has epsilon and the output label 2"
+    ):
         alignment_graph(tokens, ag.chain_graph([eps], [2]), outputs=True)
-    with pytest.raises(ValueError, match="outputs are those of a graph, but the target is given"):
+    with pytest.raises(ValueError, match="outputs needs a target graph, but the target is given"):
         alignment_graph(tokens, [1], outputs=True)
     with pytest.raises(TypeError, match="must hold graphs only or labels only, but it holds both"):
         alignment_graph(tokens, [target, [1]])

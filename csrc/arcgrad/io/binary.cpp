@@ -10,8 +10,8 @@
 #include "arcgrad/io/io.h"
 #include "arcgrad/runtime/error.h"
 
-// A file is a header, the start nodes, the accept nodes, src, dst, ilabel, olabel (transducers
-// only), the weights, and the CRC-64/XZ of all that. Numbers are in the byte order of the writer.
+// The binary format: a header, the start nodes, the accept nodes, src, dst, ilabel, olabel
+// (transducers only), the weights, and the CRC-64/XZ of all of it, in the byte order of the writer.
 
 namespace arcgrad {
 namespace {
@@ -28,14 +28,14 @@ struct Header {
   uint32_t version = kVersion;
   uint32_t dtype = 0;
   uint32_t kind = kAcceptor;
-  /// Of a dense graph: the frames, the labels, 0 and 0.
+  /// For a dense linear graph: frames, labels, 0, 0.
   int32_t num_nodes = 0, num_arcs = 0, num_start = 0, num_accept = 0;
 };
 static_assert(sizeof(Header) == 40 && std::has_unique_object_representations_v<Header>);
 
 using Checksum = uint64_t;
 
-/// Table k advances the remainder of one byte over k more bytes, so that eight bytes go at a time.
+/// Slicing by eight: table k advances the remainder of one byte by k further bytes.
 constexpr auto kRemainders = [] {
   constexpr uint64_t kPolynomial = 0xC96C5795D7870F42;
   std::array<std::array<uint64_t, 256>, 8> tables{};
@@ -74,7 +74,7 @@ void put(std::string& out, std::span<const int32_t> values) {
   put(out, values.data(), values.size());
 }
 
-/// Takes apart what follows the header. Its length has been checked.
+/// Reads the arrays behind the header; their total length was checked before.
 class Reader {
  public:
   explicit Reader(const char* at) : at_(at) {}
@@ -109,7 +109,7 @@ bool is_valid(const Header& h) {
          h.num_accept == 0;
 }
 
-/// How many bytes a file with this header has.
+/// The size in bytes of a file with this header.
 uint64_t size_of(const Header& h) {
   const uint64_t columns = h.kind == kDense ? 0 : h.kind == kAcceptor ? 3 : 4;
   const auto arcs = static_cast<uint64_t>(h.kind == kDense ? int64_t{h.num_nodes} * h.num_arcs
@@ -118,7 +118,7 @@ uint64_t size_of(const Header& h) {
   return sizeof(Header) + 4 * ids + (h.dtype == 0 ? 4 : 8) * arcs + sizeof(Checksum);
 }
 
-/// `name` says in errors where the bytes come from.
+/// `name` identifies the data in error messages.
 Graph parse(std::string_view bytes, const char* op, const std::string& name) {
   const auto magic = bytes.substr(0, kMagic.size());
   const bool is_ours = std::equal(magic.begin(), magic.end(), kMagic.begin());
@@ -161,7 +161,7 @@ Graph parse(std::string_view bytes, const char* op, const std::string& name) {
   arrays.ilabel = reader.get_ids(h.num_arcs);
   if (h.kind == kTransducer) arrays.olabel = reader.get_ids(h.num_arcs);
   Weights weights = reader.get_weights(h.num_arcs, dtype);
-  // The checksum speaks for the bytes, not for their writer.
+  // A correct checksum does not prove that the writer produced a valid graph.
   try {
     return Graph::from_arrays(std::move(arrays), std::move(weights));
   } catch (const std::invalid_argument& error) {

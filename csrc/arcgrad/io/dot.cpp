@@ -18,7 +18,7 @@ void put_escaped(std::string& out, std::string_view label) {
     }
     if (c == '"' || c == '\\') out += '\\';
     out += c;
-    if (c == '&') out += "amp;";  // otherwise Graphviz reads names such as &lt;
+    if (c == '&') out += "amp;";  // Graphviz decodes HTML entities such as &lt;
   }
 }
 
@@ -34,7 +34,7 @@ void put_label(std::string& out, int32_t label, const Symbols* symbols, const ch
 
 void put_weight(std::string& out, double weight) {
   char digits[32];
-  // The sum makes -0 plain, and a NaN may have a sign, which has no meaning.
+  // Adding 0 turns -0 into 0; the sign of a NaN is omitted.
   std::snprintf(digits, sizeof(digits), "%.4g", weight + 0.0);
   out += '/';
   out += std::isnan(weight) ? "nan" : digits;
@@ -47,7 +47,7 @@ std::string to_dot(const Graph& graph, const Symbols* isymbols, const Symbols* o
   const Topology& topology = graph.topology();
   const std::vector<double> weights = graph.weights_to_vector();
   const bool has_weights = std::ranges::any_of(weights, [](double w) { return w != 0; });
-  // An acceptor is a transducer to the reader if its two sides are named differently.
+  // With different symbols for the two sides, even an acceptor is drawn as a transducer.
   const bool same_symbols = osymbols == nullptr || osymbols == isymbols ||
                             (isymbols != nullptr && *osymbols == *isymbols);
   const bool has_output = !topology.is_acceptor() || !same_symbols;

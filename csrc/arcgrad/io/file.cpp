@@ -37,7 +37,7 @@ void check_name(const char* op, const std::string& file_name) {
           "a file name must not have null characters, but got ", quote(file_name));
 }
 
-/// A call that a signal interrupted is made again.
+/// Repeats a system call that a signal interrupted.
 template <class Call>
 auto retry(Call call) {
   auto result = call();
@@ -75,14 +75,14 @@ bool write_all(int id, std::string_view content) {
   return true;
 }
 
-/// Devices and pipes are written as they are: they hold nothing to protect.
+/// Writes to a device or a pipe directly; there is no old content to protect.
 void write_in_place(const char* op, const std::string& file_name, std::string_view content) {
   const OpenFile file(retry([&] { return ::open(file_name.c_str(), O_WRONLY | O_CLOEXEC); }));
   if (file.id() < 0 || !write_all(file.id(), content)) fail_system(op, "write", file_name);
 }
 
-/// A name in the same folder, so that renaming stays within one file system. Short, so that it fits
-/// wherever the name of the file does.
+/// A name in the same folder, so that renaming stays within one file system. It is short, because
+/// file systems limit the length of names.
 std::string temporary_name(const fs::path& target) {
   static std::atomic<uint64_t> count{0};
   return (target.parent_path() / text(".arcgrad-", ::getpid(), "-", ++count, ".tmp")).string();
@@ -95,7 +95,7 @@ std::string read_file(const char* op, const std::string& file_name) {
   const OpenFile file(retry([&] { return ::open(file_name.c_str(), O_RDONLY | O_CLOEXEC); }));
   struct stat status;
   if (file.id() < 0 || ::fstat(file.id(), &status) != 0) fail_system(op, "read", file_name);
-  // The size is a hint only: a pipe has none, and a file may grow while it is read.
+  // The size is only a hint: a pipe has none, and a file may grow during the read.
   std::string content;
   const bool has_size = S_ISREG(status.st_mode) && status.st_size > 0;
   content.resize((has_size ? static_cast<size_t>(status.st_size) : size_t{1} << 16U) + 1);
@@ -121,7 +121,7 @@ void write_file(const char* op, const std::string& file_name, std::string_view c
   const bool replaces = fs::is_regular_file(before);
   if (fs::exists(before) && !replaces) return write_in_place(op, file_name, content);
   if (replaces) {
-    // A link stays a link to the new content, and a write-protected file is left alone.
+    // A symbolic link keeps its target's name, and a write-protected file is not replaced.
     target = fs::canonical(target, ignored);
     if (ignored) target = file_name;
     if (::access(target.c_str(), W_OK) != 0) fail_system(op, "write", file_name);
@@ -138,7 +138,7 @@ void write_file(const char* op, const std::string& file_name, std::string_view c
   OpenFile file(id, name);
   if (replaces) ::fchmod(id, static_cast<mode_t>(before.permissions()) & 07777U);
   if (!write_all(id, content)) fail_system(op, "write", file_name);
-  // Without this a crash of the machine could leave an empty file under the final name.
+  // Without fsync, a system crash could leave an empty file under the final name.
   if (retry([&] { return ::fsync(id); }) != 0 && errno != EINVAL && errno != ENOSYS)
     fail_system(op, "write", file_name);
   if (!file.close() || ::rename(name.c_str(), target.c_str()) != 0)

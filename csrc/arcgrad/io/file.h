@@ -1,3 +1,4 @@
+// Reading and atomically replacing files.
 #pragma once
 
 #include <string>
@@ -8,14 +9,14 @@ namespace arcgrad {
 /// The whole content of a file. Throws std::system_error if it cannot be read.
 std::string read_file(const char* op, const std::string& file_name);
 
-/// Replaces a file in one step: readers see the old content or the new, never a part. Throws
-/// std::system_error if it cannot be written, and then the old file is as it was.
+/// Replaces a file atomically: readers see the old or the new content, never a part. Throws
+/// std::system_error if it cannot be written, and then leaves the old file unchanged.
 void write_file(const char* op, const std::string& file_name, std::string_view content);
 
-/// The text in quotes, without control characters, cut if it is long.
+/// The text in quotes, with control characters escaped and long text truncated.
 std::string quote(std::string_view content);
 
-/// Numbers are printed and read with a decimal point while this lives, whatever the user's locale.
+/// While this object lives, numbers are printed and parsed in the C locale.
 class PlainNumbers {
  public:
   PlainNumbers();

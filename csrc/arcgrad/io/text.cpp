@@ -12,8 +12,9 @@
 #include "arcgrad/io/io.h"
 #include "arcgrad/runtime/error.h"
 
-// What the plain format cannot say stands in a comment above it, `# arcgrad: nodes=7
-// dtype=float64`: nodes after the last one that is named, and a dtype other than float32.
+// The text format of gtn: start nodes, accept nodes, and one arc per line. Isolated nodes after the
+// last mentioned one and float64 weights do not fit into that format; a comment in the first line
+// records them: `# arcgrad: nodes=7 dtype=float64`.
 
 namespace arcgrad {
 namespace {
@@ -30,11 +31,11 @@ T parse_float(const char* digits, char** end) {
     return std::strtod(digits, end);
 }
 
-/// Appends digits that read back as the same value: 6 or 15 of them if that is enough, else more.
+/// Appends the digits that read back as the same value: 6 or 15 if they suffice, else more.
 template <class T>
 void put_float(std::string& out, T value) {
   if (std::isnan(value)) {
-    out += "nan";  // a NaN may have a sign, which has no meaning
+    out += "nan";  // printf would print the meaningless sign of a NaN
     return;
   }
   using Limits = std::numeric_limits<T>;
@@ -71,7 +72,7 @@ class Parser {
  public:
   Parser(std::string_view content, const char* op, std::string name)
       : rest_(content), op_(op), name_(std::move(name)) {
-    // Some editors mark a text as UTF-8 so.
+    // Some editors write a byte order mark at the beginning of UTF-8 text.
     if (rest_.starts_with(kByteOrderMark)) rest_.remove_prefix(kByteOrderMark.size());
   }
 
@@ -181,7 +182,7 @@ class Parser {
   }
 
   int32_t parse_node(std::string_view what, std::string_view column) {
-    // One less than the largest number, because the number of nodes has to be a number too.
+    // The number of nodes, id + 1, must fit as well.
     const int32_t node = parse_int(what, column, 0, kMaxId - 1);
     named_nodes_ = std::max(named_nodes_, node + 1);
     return node;

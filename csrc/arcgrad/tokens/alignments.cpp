@@ -19,10 +19,17 @@ struct Range {
   int32_t begin = 0, end = 0;
 };
 
-// A target is read through one of two classes. An occurrence is a token that leads into a node; all
-// arcs with that label into that node are the same occurrence.
+// Builds alignment graphs directly from a target, without composing it with the token graph.
+//
+// An occurrence is a pair (node of the target, token label that enters it); parallel arcs with the
+// same label into a node share an occurrence. Each occurrence gets one node per counted frame, and
+// each node of the target gets the blank nodes that the rules need there. Arcs then follow locally:
+// stay in a token, move to a blank, or enter the next token. The result has the same paths as the
+// input side of compose(tokens.graph(), target) without epsilon arcs, in O(nodes + arcs) time.
+//
+// A target is read through one of two classes, Sequence or Lattice, with the same members.
 
-/// A target that is one sequence of labels: node i + 1 is entered by occurrence i, from node i.
+/// A target that is one label sequence: occurrence i goes from node i to node i + 1.
 class Sequence {
  public:
   explicit Sequence(std::span<const int32_t> labels) : labels_(labels) {}
@@ -41,8 +48,8 @@ class Sequence {
   std::span<const int32_t> labels_;
 };
 
-/// A target that is a connected acceptor, with its nodes in topological order as far as cycles
-/// allow. Its only epsilon arc, if it has one, carries the score of the empty string.
+/// A target that is a connected acceptor, with nodes in topological order of its strongly connected
+/// components. It has at most one epsilon arc, which carries the score of the empty string.
 class Lattice {
  public:
   explicit Lattice(const Topology& t)
@@ -106,8 +113,7 @@ class Lattice {
   std::vector<int32_t> first_occurrence_{0}, label_, first_arc_, source_, arc_;
 };
 
-/// The alignments of a target. Each occurrence of a token has a node per frame it lasts, as far as
-/// frames are counted, and each node of the target has nodes for the blanks that stand there.
+/// Builds the alignment graph of a target.
 template <class Target>
 class Aligner {
  public:
@@ -135,18 +141,18 @@ class Aligner {
   }
 
   Arrays arrays;
-  /// For a lattice: the arc of the target whose weight each arc takes, or -1.
+  /// For a lattice: for each arc, the target arc whose weight it takes, or -1.
   Column taken;
 
  private:
   static constexpr bool is_lattice = std::is_same_v<Target, Lattice>;
 
-  /// The nodes for blanks at a node of the target, or -1.
+  /// The blank nodes at a node of the target; -1 if absent.
   struct Blanks {
-    int32_t start = -1;  // before any frame
+    int32_t start = -1;  // before the first frame
     int32_t lead = -1;   // any number of blanks before the first token
-    Range counted;       // the blanks since a token, one node each
-    int32_t run = -1;    // more blanks than are counted
+    Range counted;       // one node per blank since the last token
+    int32_t run = -1;    // further blanks, with a self-loop
     bool has_own_lead() const { return lead >= 0 && lead != run; }
   };
 
@@ -171,7 +177,7 @@ class Aligner {
         next += counts_all ? rules_.gap.most : least_blanks_ - 1;
         blanks.counted.end = static_cast<int32_t>(next);
       }
-      // Tokens may follow the run unless all blanks between tokens are counted.
+      // A token may follow the run only if the number of blanks has no upper limit.
       if (counts_all ? is_entered && accepts : is_entered || starts)
         blanks.run = static_cast<int32_t>(next++);
       if (starts && !counts_all) blanks.lead = blanks.run;
@@ -209,7 +215,7 @@ class Aligner {
 
   /// The nodes in which an occurrence may end.
   Range ends(int32_t occurrence) const {
-    const Frames& frames = rules_.duration(target_.label(occurrence));
+    const FrameRange& frames = rules_.duration(target_.label(occurrence));
     const int32_t first = first_[occurrence];
     return {first + frames.least - 1, first + frames.num_counted()};
   }
@@ -231,17 +237,17 @@ class Aligner {
     const int32_t label = target_.label(occurrence), first = first_[occurrence];
     const Range arcs = target_.arcs(occurrence);
     for (int32_t a = arcs.begin; a < arcs.end; ++a)
-      each_way_in(target_.source(a), label,
-                  [&](int32_t from) { add(from, first, label, target_.original(a)); });
-    const Frames& frames = rules_.duration(label);
+      each_entry(target_.source(a), label,
+                 [&](int32_t from) { add(from, first, label, target_.original(a)); });
+    const FrameRange& frames = rules_.duration(label);
     const int32_t last = first + frames.num_counted() - 1;
     for (int32_t n = first; n < last; ++n) add(n, n + 1, label, -1);
     if (!frames.is_limited()) add(last, last, label, -1);
   }
 
-  /// Calls enter(n) for every node from which a token that leaves `node` of the target is entered.
+  /// Calls enter(n) for every node n from which a token that leaves `node` of the target may begin.
   template <class Enter>
-  void each_way_in(int32_t node, int32_t label, Enter enter) const {
+  void each_entry(int32_t node, int32_t label, Enter enter) const {
     const Range here = target_.occurrences(node);
     for (int32_t o = here.begin; o < here.end; ++o) {
       if (!rules_.may_touch(target_.label(o), label)) continue;
@@ -286,7 +292,7 @@ class Aligner {
     add_run(blanks.run);
   }
 
-  // The score of the empty string needs an arc of its own, before any blanks. Its nodes come last.
+  // The score of the empty string needs its own arc, before any blank. Its nodes come last.
 
   int32_t start_of_empty() const {
     return arrays.num_nodes - (rules_.blank == Blank::forced ? 3 : 2);
@@ -310,11 +316,11 @@ class Aligner {
 /// Whether the rules are those of connectionist temporal classification.
 bool is_ctc(const Tokens::Rules& rules) {
   return rules.blank == Blank::optional && rules.separates_repeats &&
-         rules.frames_of_label.empty() && rules.frames == Frames{} &&
-         rules.gap == Frames{.least = 0};
+         rules.frames_of_label.empty() && rules.frames == FrameRange{} &&
+         rules.gap == FrameRange{.least = 0};
 }
 
-/// The arcs of such alignments. Losses never look at them.
+/// The arcs of such alignments.
 class CtcArcs : public ArcRule {
  public:
   CtcArcs(std::span<const int32_t> target, const Tokens::Rules& rules)
@@ -400,16 +406,17 @@ std::vector<Graph> alignment_graph(const Tokens& tokens, const Sequences& target
 Graph alignment_graph(const Tokens& tokens, const Graph& target, bool outputs) {
   const char* op = "alignment_graph";
   const Topology& t = target.topology();
-  require(outputs || t.is_acceptor(), op,
-          "a target graph must be an acceptor, but it is a transducer; ask for outputs, or project "
-          "it first");
+  require(
+      outputs || t.is_acceptor(), op,
+      "a target graph must be an acceptor, but it is a transducer; pass outputs=True, or project "
+      "it first");
   const auto labels = t.ilabel();
   bool has_epsilon = false;
   for (size_t a = 0; a < labels.size(); ++a) {
     has_epsilon |= labels[a] == kEpsilon;
     require(labels[a] != kEpsilon || t.olabel()[a] == kEpsilon, op,
-            "an arc of the target that puts something out must be a token, but arc ", a,
-            " is epsilon and puts out ", t.olabel()[a]);
+            "an arc of the target with an output label must have a token as input label, but arc ",
+            a, " has epsilon and the output label ", t.olabel()[a]);
     if (labels[a] != kEpsilon && !tokens.rules().is_token(labels[a]))
       fail(op, "a label of the target must be ", tokens.rules().describe_tokens(),
            ", but that of arc ", a, " is ", labels[a]);

@@ -13,25 +13,25 @@ namespace arcgrad {
 namespace {
 
 /// "2 to 3", "2 or more" or "2".
-std::string describe(Frames frames) {
+std::string describe(FrameRange frames) {
   if (!frames.is_limited()) return text(frames.least, " or more");
   if (frames.least == frames.most) return text(frames.least);
   return text(frames.least, " to ", frames.most);
 }
 
-void require_range(const char* op, const std::string& what, Frames frames, int32_t least) {
+void require_range(const char* op, const std::string& what, FrameRange frames, int32_t least) {
   require(frames.least >= least, op, "the least number of ", what, " must be ", least,
           " or more, but it is ", frames.least);
   require(frames.most >= frames.least, op, "the most ", what,
           " must not be fewer than the least, but they are ", frames.most, " and ", frames.least);
 }
 
-/// A graph without weights that grows.
-class Builder {
+/// Builds an unweighted topology node by node and arc by arc.
+class TopologyBuilder {
  public:
-  explicit Builder(const char* op) : op_(op) {}
+  explicit TopologyBuilder(const char* op) : op_(op) {}
 
-  /// Throws unless there is room for `count` more nodes.
+  /// Throws if `count` more nodes would exceed the id range.
   void require_room(int64_t count) const { require_size(op_, "nodes", arrays_.num_nodes + count); }
   int32_t node(bool start = false, bool accept = false) {
     require_room(1);
@@ -63,9 +63,9 @@ Graph unweighted(TopologyPtr topology) {
   return {std::move(topology), std::move(weights)};
 }
 
-/// `frames` frames of a label, with `first` emitted by the first of them.
-Graph run_graph(const char* op, int32_t label, int32_t first, Frames frames) {
-  Builder builder(op);
+/// A chain that consumes `frames` frames of `label` and emits `first` on the first frame.
+Graph run_graph(const char* op, int32_t label, int32_t first, FrameRange frames) {
+  TopologyBuilder builder(op);
   builder.require_room(int64_t{1} + frames.num_counted());
   int32_t last = builder.node(true, frames.least == 0);
   for (int32_t count = 1; count <= frames.num_counted(); ++count) {
@@ -77,7 +77,14 @@ Graph run_graph(const char* op, int32_t label, int32_t first, Frames frames) {
   return unweighted(std::move(builder).topology());
 }
 
-/// The transducer of all sequences of tokens.
+/// Builds the transducer from frames to all token sequences.
+///
+/// One part handles the gap between tokens (blanks, counted where their number is limited), the
+/// other has a chain of nodes per token, one node per counted frame. If equal tokens must be
+/// separated by a blank, a token may be followed directly by every other token: instead of C^2
+/// arcs, epsilon arcs along a binary tree over the tokens join them (see join_different()).
+///
+/// Nodes and arcs: O(total of the counted frames + blanks).
 class TokenTransducer {
  public:
   explicit TokenTransducer(const Tokens::Rules& rules) : rules_(rules), builder_("Tokens.graph") {}
@@ -91,8 +98,8 @@ class TokenTransducer {
   }
 
  private:
-  /// What comes before the first token, between tokens and after the last. A chain of nodes counts
-  /// the blanks that came since the last token; all of it accepts, since nothing else need follow.
+  /// Adds the nodes before the first token, between tokens and after the last one. A chain of nodes
+  /// counts the blanks since the last token; all of them accept, because the target may end there.
   void add_gap() {
     if (!rules_.has_blank()) {
       enter_ = after_token_ = builder_.node(true, true);
@@ -101,8 +108,8 @@ class TokenTransducer {
     const bool is_forced = rules_.blank == Blank::forced;
     const int32_t start = is_forced ? builder_.node(true) : -1;
     const int32_t least = std::max(rules_.gap.least, rules_.separates_repeats ? 1 : 0);
-    const Frames gap{least, rules_.gap.most};
-    // After any number of blanks, `lead` may be followed by a token.
+    const FrameRange gap{least, rules_.gap.most};
+    // From `lead`, a token may follow after any number of blanks.
     const int32_t lead = builder_.node(!is_forced, true);
     blank_arc(lead, lead);
     if (is_forced) blank_arc(start, lead);
@@ -129,7 +136,7 @@ class TokenTransducer {
   }
 
   void add_token(int32_t label) {
-    const Frames frames = rules_.duration(label);
+    const FrameRange frames = rules_.duration(label);
     builder_.require_room(frames.num_counted());
     int32_t last = enter_;
     std::vector<int32_t> ends;
@@ -155,9 +162,9 @@ class TokenTransducer {
       if (node != end) builder_.epsilon(node, end);
   }
 
-  /// EpsilonClosure from each token to each other one, but not to itself, by epsilon arcs along a
-  /// binary tree with the tokens as leaves: up to where the two part, across, and down. Node v of
-  /// the tree has the children 2v and 2v + 1; there are no ways at the root.
+  /// Joins each token to every other token, but not to itself, by epsilon paths along a binary tree
+  /// with the tokens as leaves: up to the lowest common ancestor, across to the sibling subtree,
+  /// and down. Node v of the tree has the children 2v and 2v + 1; the root needs no node.
   void join_different() {
     const auto num_tokens = static_cast<int32_t>(labels_.size());
     std::vector<int32_t> up(static_cast<size_t>(num_tokens)), down(up.size());
@@ -184,9 +191,9 @@ class TokenTransducer {
   void blank_arc(int32_t src, int32_t dst) { builder_.arc(src, dst, rules_.blank_label); }
 
   const Tokens::Rules& rules_;
-  Builder builder_;
-  /// Tokens are entered from `enter_`. Either all of them end in `after_token_`, or each has an end
-  /// of its own, which a blank leads to `after_token_and_blank_`.
+  TopologyBuilder builder_;
+  /// All tokens begin at `enter_`. They either share the end `after_token_`, or each has its own
+  /// end node with a blank arc to `after_token_and_blank_`.
   int32_t enter_ = -1, after_token_ = -1, after_token_and_blank_ = -1;
   std::vector<int32_t> labels_, first_, end_;
 };
@@ -200,14 +207,14 @@ Tokens::Options optional_blank(int32_t label) {
 
 }  // namespace
 
-Graph token_graph(int32_t label, Frames frames) {
+Graph token_graph(int32_t label, FrameRange frames) {
   const char* op = "token_graph";
   require(label >= 0, op, "the label must be 0 or more, but it is ", label);
   require_range(op, "frames", frames, 1);
   return run_graph(op, label, label, frames);
 }
 
-Graph blank_graph(int32_t blank, Frames frames) {
+Graph blank_graph(int32_t blank, FrameRange frames) {
   const char* op = "blank_graph";
   require(blank >= 0, op, "the blank must be 0 or more, but it is ", blank);
   require_range(op, "frames", frames, 0);
@@ -217,13 +224,14 @@ Graph blank_graph(int32_t blank, Frames frames) {
 Graph closed_graph(const std::vector<Graph>& token_graphs, const Graph& blank_graph) {
   const Graph any = union_(token_graphs);
   if (!blank_graph) return closure(any);
-  // One blank graph at the end of each round: a round of a blank graph alone could go on for ever.
+  // Each iteration ends with one blank graph: iterating a blank graph that accepts the empty string
+  // would form an epsilon cycle.
   return concat({blank_graph, closure(concat({any, blank_graph}))});
 }
 
 struct Tokens::State {
   Options options;
-  std::vector<Frames> frames_of_label;
+  std::vector<FrameRange> frames_of_label;
   Rules rules;
   mutable std::once_flag once;
   mutable TopologyPtr topology;
@@ -242,9 +250,9 @@ Tokens::Tokens(int32_t num_labels, Options options) {
     options.blank_label = 0;
   require_range(op, "frames", options.frames, 1);
   require_range(op, "blanks", options.blanks, 0);
-  require(has_blank || options.blanks == Frames{.least = 0}, op,
-          "a number of blanks needs a blank, but blank is 'none' and ", describe(options.blanks),
-          " blanks are asked for");
+  require(has_blank || options.blanks == FrameRange{.least = 0}, op,
+          "limits on the number of blanks need a blank, but blank is 'none' and the limits are ",
+          describe(options.blanks));
   require(has_blank || options.allow_repeats, op,
           "without repeats equal tokens need a blank between them, but blank is 'none'");
   const bool is_forced = options.blank == Blank::forced;
@@ -288,13 +296,13 @@ Tokens Tokens::spike(int32_t num_labels, int32_t blank_label) {
   return limited(num_labels, {1, 1}, blank_label);
 }
 
-Tokens Tokens::limited(int32_t num_labels, Frames frames, int32_t blank_label) {
+Tokens Tokens::limited(int32_t num_labels, FrameRange frames, int32_t blank_label) {
   Options options = optional_blank(blank_label);
   options.frames = frames;
   return {num_labels, options};
 }
 
-Tokens Tokens::spaced(int32_t num_labels, Frames blanks, int32_t blank_label) {
+Tokens Tokens::spaced(int32_t num_labels, FrameRange blanks, int32_t blank_label) {
   Options options = optional_blank(blank_label);
   options.blanks = blanks;
   return {num_labels, options};
@@ -346,8 +354,8 @@ std::vector<int32_t> Tokens::collapse(std::span<const int32_t> frames) const {
     if (!out.empty() && !r.gap.contains(num_blanks))
       fail(op, "there must be ", describe(r.gap), " blanks between tokens, but there are ",
            num_blanks, " before frame ", begin);
-    // The fewest tokens that reach the end of the run; more of them would need more frames.
-    const Frames each = r.duration(label);
+    // The smallest number of tokens that covers the run.
+    const FrameRange each = r.duration(label);
     const size_t length = end - begin;
     const size_t count = (length - 1) / static_cast<size_t>(each.most) + 1;
     const bool may_repeat = r.may_touch(label, label);

@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kOp = "Trie";
 
-/// Where each group begins if elements are ordered by their group.
+/// Prefix sums of the group sizes: where each group begins in a grouped array.
 std::vector<int32_t> offsets(const std::vector<int32_t>& groups, int32_t num_groups) {
   std::vector<int32_t> out(static_cast<size_t>(num_groups) + 1, 0);
   for (int32_t group : groups) ++out[group + 1];
@@ -20,7 +20,7 @@ std::vector<int32_t> offsets(const std::vector<int32_t>& groups, int32_t num_gro
   return out;
 }
 
-/// Positions of `keys` in ascending order, equal ones as they are.
+/// A stable argsort.
 std::vector<int32_t> sorted_order(const std::vector<int32_t>& keys) {
   std::vector<int32_t> order(keys.size());
   std::iota(order.begin(), order.end(), 0);
@@ -64,7 +64,7 @@ Trie::Trie(const std::vector<std::vector<int32_t>>& spellings, std::vector<int32
   std::ranges::sort(order, [&](int32_t i, int32_t j) {
     return std::tie(spellings[i], labels_[i]) < std::tie(spellings[j], labels_[j]);
   });
-  // The path of the last spelling; what the next one has in common with it is kept.
+  // The path of the previous spelling; the common prefix with the next one is reused.
   std::vector<int32_t> path{0}, parents, child_labels, ends;
   const std::vector<int32_t>* last = nullptr;
   for (int32_t i : order) {
@@ -101,7 +101,7 @@ int32_t Trie::child(int32_t node, int32_t label) const {
 Graph Trie::graph(bool calc_grad, DType dtype) const {
   Arrays arrays;
   arrays.start = arrays.accept = {0};
-  // Only nodes that lead on are nodes of the graph; where an entry ends, the graph is at node 0.
+  // Inner nodes of the trie become nodes of the graph; a completed entry returns to node 0.
   std::vector<int32_t> node(num_nodes(), 0);
   arrays.num_nodes = 1;
   for (int32_t n = 1; n < num_nodes(); ++n)
@@ -151,8 +151,8 @@ Graph Trie::decompositions(std::span<const int32_t> sequence, bool calc_grad, DT
 
   Arrays arrays;
   std::vector<int32_t> node(length + 1);
-  for (int32_t place = 0; place <= length; ++place)
-    if (is_useful[place]) node[place] = arrays.num_nodes++;
+  for (int32_t position = 0; position <= length; ++position)
+    if (is_useful[position]) node[position] = arrays.num_nodes++;
   if (is_useful[length]) {
     arrays.start = {0};
     arrays.accept = {arrays.num_nodes - 1};
