@@ -1,5 +1,6 @@
 #include "arcgrad/runtime/parallel.h"
 
+#include "arcgrad/runtime/thresholds.h"
 #include "common.h"
 
 namespace arcgrad::bindings {
@@ -90,6 +91,11 @@ Args:
 >>> ag.parallel_for(lambda n: ag.forward_score(ag.chain_graph([0] * n)).item(), range(3))
 [0.0, 0.0, 0.0]
 )");
+  m.def(
+      "set_threshold",
+      [](const std::string& name, int64_t value) { return set_threshold(name, value); }, "name"_a,
+      "value"_a,
+      "For tests: sets a size at which the code takes another path, and returns its old value.");
 }
 
 }  // namespace arcgrad::bindings

@@ -8,6 +8,7 @@
 #include "arcgrad/core/graph.h"
 #include "arcgrad/runtime/error.h"
 #include "arcgrad/runtime/parallel.h"
+#include "arcgrad/runtime/thresholds.h"
 
 namespace arcgrad {
 
@@ -19,11 +20,14 @@ inline size_t batch_size(const char* op, size_t first, size_t second) {
   return first == 1 ? second : first;
 }
 
+/// Enough work, in arcs, to use all threads.
+inline constexpr int64_t kMuchWork = int64_t{1} << 31;
+
 /// Runs `element(i)` for each element of a batch on the pool, or here if there is little `work` in
 /// arcs. An error names the element.
 template <class Element>
-void for_batch(const char* op, size_t size, Element element, int64_t work = kSmallBatch) {
-  (work < kSmallBatch ? serial_for : parallel_for)(size, [&](size_t i) {
+void for_batch(const char* op, size_t size, Element element, int64_t work = kMuchWork) {
+  (work < thresholds.small_batch ? serial_for : parallel_for)(size, [&](size_t i) {
     try {
       element(i);
     } catch (...) {
@@ -35,7 +39,7 @@ void for_batch(const char* op, size_t size, Element element, int64_t work = kSma
 /// The same, and collects the graphs that it returns.
 template <class Element>
 std::vector<Graph> map_batch(const char* op, size_t size, Element element,
-                             int64_t work = kSmallBatch) {
+                             int64_t work = kMuchWork) {
   std::vector<Graph> out(size, nullptr);
   for_batch(op, size, [&](size_t i) { out[i] = element(i); }, work);
   return out;
@@ -43,7 +47,7 @@ std::vector<Graph> map_batch(const char* op, size_t size, Element element,
 
 /// The number of arcs an op has to look at. A product would have to be built.
 inline int64_t work_of(const Graph& graph) {
-  return graph.product() ? kSmallBatch : graph.num_arcs();
+  return graph.product() ? kMuchWork : graph.num_arcs();
 }
 
 /// An op of one graph for a list of graphs: `map(forward_score, graphs)`.

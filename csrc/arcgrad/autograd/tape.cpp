@@ -9,6 +9,7 @@
 #include "arcgrad/runtime/error.h"
 #include "arcgrad/runtime/key_index.h"
 #include "arcgrad/runtime/parallel.h"
+#include "arcgrad/runtime/thresholds.h"
 
 namespace arcgrad {
 
@@ -63,8 +64,6 @@ Var::~Var() {
 }
 
 namespace {
-
-thread_local bool grad_enabled = true;
 
 /// A root's seed as weights of the root's dtype.
 Weights seed_weights(const char* op, const Graph& root, std::span<const Graph> seeds, size_t i) {
@@ -334,7 +333,7 @@ class Walk {
       const size_t i = alone[k];
       add({&active[i], 1}, {&own[i], 1});
     };
-    if (size < kSmallBatch)
+    if (size < thresholds.small_batch)
       serial_for(alone.size(), add_own);
     else
       parallel_for(alone.size(), add_own);
@@ -441,11 +440,9 @@ std::vector<Graph> Rule::record(std::span<const Graph>, const std::vector<bool>&
 
 int64_t Var::num_weights() const { return product ? product->built().topology->num_arcs() : size; }
 
-bool is_grad_enabled() { return grad_enabled; }
-bool set_grad_enabled(bool enabled) { return std::exchange(grad_enabled, enabled); }
-
 bool tracks(std::span<const Graph> inputs) {
-  return grad_enabled && std::ranges::any_of(inputs, [](const Graph& g) { return g.calc_grad(); });
+  return is_grad_enabled() &&
+         std::ranges::any_of(inputs, [](const Graph& g) { return g.calc_grad(); });
 }
 
 void record_entry(const char* op, std::span<const Graph> outputs, std::span<const Graph> inputs,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "arcgrad/core/graph.h"
+#include "arcgrad/runtime/grad_mode.h"
 
 namespace arcgrad {
 
@@ -218,28 +219,11 @@ std::vector<std::vector<Graph>> record_grad(
 std::vector<Graph> hvp(std::span<const Graph> outputs, std::span<const Graph> inputs,
                        std::span<const Graph> vectors);
 
-/// Whether ops of this thread are recorded.
-bool is_grad_enabled();
-/// Sets it and returns what it was.
-bool set_grad_enabled(bool enabled);
-
 /// Why a product that was composed again has no gradient.
 inline constexpr char kBypassed[] =
     "the product was composed again or its best path was taken, and the result was computed "
     "without "
     "it, so its gradient would lack that part; call retain_grad() on it before that, or use a "
     "clone";
-
-/// Switches recording on or off in this thread while it lives.
-class GradMode {
- public:
-  explicit GradMode(bool enabled) : before_(set_grad_enabled(enabled)) {}
-  ~GradMode() { set_grad_enabled(before_); }
-  GradMode(const GradMode&) = delete;
-  GradMode& operator=(const GradMode&) = delete;
-
- private:
-  bool before_;
-};
 
 }  // namespace arcgrad

@@ -19,8 +19,8 @@
 #include <sched.h>
 #endif
 
-#include "arcgrad/autograd/tape.h"
 #include "arcgrad/runtime/error.h"
+#include "arcgrad/runtime/grad_mode.h"
 #include "arcgrad/runtime/openmp.h"
 
 namespace arcgrad {

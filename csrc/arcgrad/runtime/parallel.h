@@ -23,9 +23,6 @@ void serial_for(size_t count, const std::function<void(size_t)>& body);
 void parallel_rounds(size_t rounds, size_t parts, const std::function<void(size_t, size_t)>& part,
                      const std::function<void(size_t)>& close);
 
-/// A batch of less work than this, in arcs, is not worth waking other threads.
-inline constexpr int64_t kSmallBatch = 10'000;
-
 /// How many threads parallel_for uses, this one included. By default ARCGRAD_NUM_THREADS, else
 /// OMP_NUM_THREADS, else the processors this process may use. In a forked child or another worker,
 /// ARCGRAD_NUM_THREADS, else one.

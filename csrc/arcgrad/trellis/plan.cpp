@@ -8,6 +8,7 @@
 #include "arcgrad/runtime/error.h"
 #include "arcgrad/runtime/key_index.h"
 #include "arcgrad/runtime/parallel.h"
+#include "arcgrad/runtime/thresholds.h"
 
 namespace arcgrad::trellis {
 namespace {
@@ -152,9 +153,8 @@ EmissionsGrads::EmissionsGrads(std::vector<Weights*> grads, std::vector<int32_t>
       own_[i] = Weights::zeros(grads_[i]->size(), grads_[i]->dtype());
     if (is_unset_[i]) num_unset += static_cast<size_t>(grads_[i]->size());
   }
-  // What is smaller may still be in the caches when the network reads it.
-  constexpr size_t kLargeGradient = size_t{16} << 20;
-  is_large_ = num_unset * sizeof(float) >= kLargeGradient;
+  const auto bytes = static_cast<int64_t>(num_unset * sizeof(float));
+  is_large_ = bytes >= thresholds.streamed_gradient;
 }
 
 EmissionsGrad EmissionsGrads::at(size_t i) const {

@@ -5,6 +5,7 @@
 #include "arcgrad/algorithms/path_chain.h"
 #include "arcgrad/ops/of_arcs.h"
 #include "arcgrad/runtime/parallel.h"
+#include "arcgrad/runtime/thresholds.h"
 #include "arcgrad/trellis/best/best.h"
 #include "arcgrad/trellis/plan.h"
 
@@ -249,7 +250,7 @@ std::vector<Graph> viterbi_paths(const char* op, const std::vector<Graph>& graph
       fused.push_back(k);
       num_steps += static_cast<int64_t>(batch.best[k].steps.size());
     }
-    (num_steps < kSmallBatch ? serial_for : parallel_for)(fused.size(), [&](size_t f) {
+    (num_steps < thresholds.small_batch ? serial_for : parallel_for)(fused.size(), [&](size_t f) {
       const Plan::Example& example = plan.examples[fused[f]];
       out[example.position] = batch.path(op, fused[f]);
     });

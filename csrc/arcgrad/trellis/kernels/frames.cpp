@@ -7,6 +7,7 @@
 #include "arcgrad/core/semiring.h"
 #include "arcgrad/runtime/error.h"
 #include "arcgrad/runtime/parallel.h"
+#include "arcgrad/runtime/thresholds.h"
 #include "arcgrad/trellis/kernels/frames_loops.h"
 #include "arcgrad/trellis/plan.h"
 
@@ -47,7 +48,7 @@ Frames::Frames(const char* op, std::vector<Graph> emissions)
 void Frames::for_each(const std::function<void(size_t)>& body) const {
   int64_t work = 0;
   for (const Emissions& view : views_) work += int64_t{view.frames} * view.labels;
-  (work < kSmallBatch ? serial_for : parallel_for)(views_.size(), body);
+  (work < thresholds.small_batch ? serial_for : parallel_for)(views_.size(), body);
 }
 
 void Frames::sum(size_t i) {
