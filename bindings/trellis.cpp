@@ -1,6 +1,6 @@
 #include "arcgrad/runtime/fork_safe_once.h"
-#include "arcgrad/trellis/isa/dispatch.h"
-#include "arcgrad/trellis/scores.h"
+#include "arcgrad/trellis/explain.h"
+#include "arcgrad/trellis/testing.h"
 #include "common.h"
 
 namespace arcgrad::bindings {

@@ -193,7 +193,7 @@ def test_nan_raises_or_propagates(bad, from_logits):
     x.requires_grad_()
     targets, lengths, sizes = torch.tensor([[1], [2], [3]]), torch.tensor([5, 5, 4]), [1, 1, 1]
     with pytest.raises(
-        ValueError, match=r"forward_score \(element 1 of 3\): the emission of label"
+        ValueError, match=r"sequence_loss \(element 1 of 3\): the emission of label"
     ):
         agt.ctc_loss(x, targets, lengths, sizes, from_logits=from_logits)
     options = {"reduction": "none", "nan": "propagate", "from_logits": from_logits}

@@ -165,13 +165,13 @@ def test_without_gradients_nothing_is_recorded():
 def test_errors_name_the_example():
     arrays = ragged("float32")
     arrays[1][4, 9] = np.nan
-    message = r"forward_score \(element 1 of 5\): the emission of label 9 at frame 4 is nan"
+    message = r"sequence_loss \(element 1 of 5\): the emission of label 9 at frame 4 is nan"
     with pytest.raises(ValueError, match=message):
         ag.sequence_loss(ctc([1, 2]), leaves(arrays), True)
-    # Without the normalizer nobody looks there.
+    # Without the normalizer that emission is not read.
     ag.sequence_loss(ctc([1, 2]), leaves(arrays), False)
     transducer = ag.Graph.from_arrays([0], [1], [1], [2], start=[0], accept=[1])
-    with pytest.raises(ValueError, match="both graphs must be acceptors"):
+    with pytest.raises(ValueError, match=r"sequence_loss.*: both graphs must be acceptors"):
         ag.sequence_loss(transducer, leaves(arrays), False)
-    with pytest.raises(ValueError, match="intersect: lists must have the same length"):
+    with pytest.raises(ValueError, match="sequence_loss: lists must have the same length"):
         ag.sequence_loss([ctc([1])] * 2, leaves(arrays), False)

@@ -1,7 +1,8 @@
 #include "arcgrad/algorithms/best_path.h"
 #include "arcgrad/algorithms/log_partition.h"
 #include "arcgrad/ops.h"
-#include "arcgrad/trellis/scores.h"
+#include "arcgrad/trellis/forward_score.h"
+#include "arcgrad/trellis/viterbi.h"
 
 namespace arcgrad {
 

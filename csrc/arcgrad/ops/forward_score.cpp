@@ -1,7 +1,8 @@
+#include "arcgrad/trellis/forward_score.h"
+
 #include "arcgrad/algorithms/log_partition.h"
 #include "arcgrad/ops.h"
 #include "arcgrad/ops/of_arcs.h"
-#include "arcgrad/trellis/scores.h"
 
 namespace arcgrad {
 namespace {

@@ -1,5 +1,5 @@
 #include "arcgrad/ops.h"
-#include "arcgrad/trellis/scores.h"
+#include "arcgrad/trellis/outer/outer.h"
 
 namespace arcgrad {
 

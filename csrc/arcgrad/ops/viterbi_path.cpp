@@ -2,7 +2,7 @@
 #include "arcgrad/algorithms/path_chain.h"
 #include "arcgrad/ops.h"
 #include "arcgrad/ops/of_arcs.h"
-#include "arcgrad/trellis/scores.h"
+#include "arcgrad/trellis/viterbi.h"
 
 namespace arcgrad {
 

@@ -2,7 +2,7 @@
 #include "arcgrad/autograd/tape.h"
 #include "arcgrad/ops.h"
 #include "arcgrad/ops/of_arcs.h"
-#include "arcgrad/trellis/scores.h"
+#include "arcgrad/trellis/viterbi.h"
 
 namespace arcgrad {
 namespace {

@@ -9,6 +9,7 @@
 #include "arcgrad/runtime/key_index.h"
 #include "arcgrad/runtime/parallel.h"
 #include "arcgrad/runtime/thresholds.h"
+#include "arcgrad/trellis/testing.h"
 
 namespace arcgrad::trellis {
 namespace {
@@ -20,7 +21,7 @@ std::atomic<int> forced{-1};
 std::atomic<int32_t> forced_stride{0};
 std::atomic<int64_t> history_limit{int64_t{256} << 20};
 
-/// Finds graphs that are the same: one place on the tape, or one topology and one buffer.
+/// Numbers distinct factors: those that differ in tape entry, topology or weight buffer.
 class Distinct {
  public:
   explicit Distinct(std::vector<Graph>& graphs) : graphs_(graphs) {}
@@ -176,7 +177,7 @@ void EmissionsGrads::join() const {
 
 bool is_graph_factor(const char* op, const Graph& graph, const Graph& factor) {
   require(graph.product() != nullptr, op,
-          "wrt needs the product of a graph with a dense linear graph, but the graph is none");
+          "wrt needs the product of a graph with a dense linear graph, but the graph is not one");
   const auto is_same = [&](const Graph& g) {
     return g.topology_ptr() == factor.topology_ptr() &&
            g.raw_weights().data() == factor.raw_weights().data();
@@ -198,9 +199,12 @@ size_t chunk_size(Kernel kernel, size_t num_examples) {
 Plan::Plan(const std::vector<Graph>& list) : list_size(list.size()) {
   PlanBuilder builder(*this);
   for (size_t i = 0; i < list.size(); ++i) {
-    if (!list[i].product()) continue;
+    if (!list[i].product()) {
+      (list[i].topology().dense() ? linear : with_arcs).push_back(i);
+      continue;
+    }
     const Product& product = *list[i].product();
-    // Nothing may flow to the factors past a product that was detached from the tape.
+    // The gradient must not flow to the factors of a product that was detached from the tape.
     const bool flows = list[i].calc_grad();
     builder.add(flows ? product.graph() : product.graph().detach(),
                 flows ? product.emissions() : product.emissions().detach(), product.side(),
@@ -242,7 +246,7 @@ std::vector<Graph> Plan::tape_inputs() const {
 }
 
 Kernel Plan::choose(const char* op, const Group& group, std::string* reason) const {
-  // Most callers do not ask for the reason, and printing takes longer than choosing.
+  // Formatting the reason takes longer than the choice.
   const auto because = [&](Kernel kernel, const auto&... parts) {
     if (reason) *reason = text(parts...);
     return kernel;
@@ -257,33 +261,32 @@ Kernel Plan::choose(const char* op, const Group& group, std::string* reason) con
     return because(Kernel::materialised, "epsilon arcs of the graph form a cycle");
   int32_t frames = 0;
   for (size_t i : group.examples) frames = std::max(frames, examples[i].view.frames);
-  // Building costs about as much per arc as this many cells of the trellis.
+  // Building an arc of the product costs about as much as this many cells of the trellis.
   constexpr double kCellsPerArc = 16.0;
   constexpr int32_t kFewFrames = 32;
-  if (const double share = form.occupancy(frames);
-      frames > kFewFrames && share * kCellsPerArc < 1.0)
-    return because(Kernel::materialised, "the graph has no cycle, and only ", share,
+  if (const double reached = form.occupancy(frames);
+      frames > kFewFrames && reached * kCellsPerArc < 1.0)
+    return because(Kernel::materialised, "the graph has no cycle, and only ", reached,
                    " of the trellis can be reached");
   if (form.is_dense)
     return because(Kernel::dense, "nearly all of ", form.num_emitting, " x ", form.num_emitting,
                    " transitions exist");
-  constexpr int32_t kFewPlaces = 8;
+  constexpr int32_t kFewStates = 8;
   const size_t count = group.examples.size();
-  if (!form.offsets.empty() && (form.num_emitting >= kFewPlaces || count == 1))
-    return because(Kernel::diagonal, "places in a row: ", form.num_emitting,
-                   "; distances that arcs go: ", form.offsets.size());
+  if (!form.offsets.empty() && (form.num_emitting >= kFewStates || count == 1))
+    return because(Kernel::diagonal, "banded graph: ", form.num_emitting, " states, ",
+                   form.offsets.size(), " diagonals");
   if (count > 1) return because(Kernel::lanes, count, " examples share the graph");
   return because(Kernel::csr, "the graph is used by one example and has no special shape");
 }
 
 std::vector<Choice> explain(const std::vector<Graph>& graphs) {
   std::vector<Choice> out(graphs.size());
-  for (size_t i = 0; i < out.size(); ++i)
-    if (!graphs[i].product() && graphs[i].topology().dense())
-      out[i] = {Kernel::frames, "the frames of a dense linear graph are summed one by one"};
-    else
-      out[i].reason = "it is not the product of a graph with a dense linear graph";
   const Plan plan(graphs);
+  for (size_t i : plan.linear)
+    out[i] = {Kernel::frames, "the frames of a dense linear graph are summed one by one"};
+  for (size_t i : plan.with_arcs)
+    out[i].reason = "it is not the product of a graph with a dense linear graph";
   for (const Plan::Group& group : plan.groups) {
     Choice choice;
     choice.kernel = plan.choose("explain", group, &choice.reason);

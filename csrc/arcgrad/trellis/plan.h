@@ -1,5 +1,7 @@
 #pragma once
 
+// Plans how a list of products is scored: groups by shared graph, kernels, chunks, kept frames.
+
 #include <memory>
 #include <string>
 #include <vector>
@@ -7,30 +9,37 @@
 #include "arcgrad/algorithms/product.h"
 #include "arcgrad/core/graph.h"
 #include "arcgrad/runtime/parallel.h"
+#include "arcgrad/trellis/explain.h"
 #include "arcgrad/trellis/kernels/kernel.h"
-#include "arcgrad/trellis/scores.h"
 
 namespace arcgrad::trellis {
 
-/// Products that are scored together, by what they share.
+/// A list of graphs that are scored in one call, grouped by what they share.
+///
+/// Factors are distinct if their tape entry, topology or weight buffer differs: all products of one
+/// graph share its TrellisGraph, its weights and its gradient. A group holds the examples of one
+/// graph that match the emissions on one side. choose() picks the kernel of a group from the shape
+/// of the graph, the longest example and the number of examples; chunk_size() then cuts the group
+/// into chunks that run side by side. Neither depends on the number of threads, so results do not
+/// either. Planning costs O(1) per example, plus the arrangement of each new graph, which its
+/// topology caches.
 struct Plan {
   struct Example {
     Graph product;            // null if the factors were given
-    size_t graph, emissions;  // the factors
+    size_t graph, emissions;  // numbers of the factors
     Emissions view;
-    size_t position;  // in the list it came from
+    size_t position;  // in the list
   };
-  /// The examples of one graph.
   struct Group {
     size_t graph;
     Side side;
     std::vector<size_t> examples;
   };
 
-  /// The products of a list that may hold other graphs too.
+  /// Plans the products of a list, and sorts the positions of the other graphs.
   explicit Plan(const std::vector<Graph>& list);
-  /// The products of acceptors with emissions, one by one, which are never made. A list of one
-  /// graph goes with any.
+  /// Plans the products of acceptors with emissions, element by element, without making them. A
+  /// list of one acceptor applies to all emissions.
   Plan(const std::vector<Graph>& acceptors, const std::vector<Graph>& emissions);
 
   /// The distinct factors.
@@ -38,33 +47,36 @@ struct Plan {
   std::vector<Example> examples;
   std::vector<Group> groups;
   size_t list_size;
+  /// Positions of the elements that are not products: dense linear graphs, and others.
+  std::vector<size_t> linear, with_arcs;
 
-  /// Throws the current exception again with the number of the example it is about.
+  /// Rethrows the current exception with the position of the example that caused it.
   [[noreturn]] void rethrow(const char* op, size_t example) const;
-  /// The same for examples of one form that ran together: the first with bad emissions.
-  [[noreturn]] void rethrow(const char* op, const TrellisGraph& form,
+  /// The same if one of several examples of a graph caused it: names the first with an emission
+  /// that is NaN or +inf.
+  [[noreturn]] void rethrow(const char* op, const TrellisGraph& graph,
                             std::span<const size_t> together) const;
-  /// The inputs of a score on the tape: the products, which are optional, the graphs, the
+  /// The inputs of the tape entry of the scores: the products (optional), the graphs, the
   /// emissions.
   std::vector<Graph> tape_inputs() const;
 
   const std::shared_ptr<const TrellisGraph>& form(const Group& group) const {
     return graphs[group.graph].topology().form(group.side);
   }
-  /// How the examples of a group are scored, and why so if there is a place for it.
+  /// Chooses the kernel of a group, and tells why if `reason` is not null.
   Kernel choose(const char* op, const Group& group, std::string* reason = nullptr) const;
 };
 
-/// Runs `element(i)` for the elements `others` of a list, whose arcs have to be looked at.
+/// Runs `element(i)` in parallel for the given positions of a list. An error names the element.
 template <class Element>
-void for_others(const char* op, size_t list_size, const std::vector<size_t>& others,
-                Element element) {
-  parallel_for(others.size(), [&](size_t k) {
+void for_positions(const char* op, size_t list_size, const std::vector<size_t>& positions,
+                   Element element) {
+  parallel_for(positions.size(), [&](size_t k) {
     try {
-      element(others[k]);
+      element(positions[k]);
     } catch (...) {
       if (list_size == 1) throw;
-      rethrow_for_element(op, others[k], list_size);
+      rethrow_for_element(op, positions[k], list_size);
     }
   });
 }
@@ -90,23 +102,18 @@ class EmissionsGrads {
 /// The weights of a dense linear graph as a matrix.
 Emissions view_emissions(const Graph& graph);
 
-/// Whether `factor` is the graph of a product rather than its emissions; throws if it is neither.
+/// True if `factor` is the graph of a product, false if it is the emissions. Raises for any other.
 bool is_graph_factor(const char* op, const Graph& product, const Graph& factor);
 
 /// The level of rules that set all rows of gradients: what others add comes later.
 inline constexpr int32_t kFillsRows = 16;
 
-/// Sets the elements `positions` of `out` to the forward scores of `graphs` there, which are dense
-/// linear graphs.
-void score_frames(const char* op, const std::vector<Graph>& graphs,
-                  std::span<const size_t> positions, std::vector<Graph>& out);
-
-/// How many of `num_examples` examples of one graph a kernel runs side by side. It does not depend
-/// on the number of threads, since sums over examples do depend on it.
+/// The number of examples of one graph that a kernel runs side by side, of `num_examples`. It does
+/// not depend on the number of threads, because the order of sums over examples depends on it.
 size_t chunk_size(Kernel kernel, size_t num_examples);
 
-/// Of `num_frames` frames of `frame_bytes` each, every how many to keep if `num_examples` like it
-/// run together.
+/// The stride of the frames to keep for gradients, if `num_examples` examples of `num_frames`
+/// frames of `frame_bytes` each run together. See set_history_limit().
 int32_t history_stride(int64_t num_frames, int64_t frame_bytes, int64_t num_examples);
 
 }  // namespace arcgrad::trellis

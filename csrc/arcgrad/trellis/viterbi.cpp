@@ -1,4 +1,7 @@
+#include "arcgrad/trellis/viterbi.h"
+
 #include <algorithm>
+#include <iterator>
 
 #include "arcgrad/algorithms/batch.h"
 #include "arcgrad/algorithms/best_path.h"
@@ -14,25 +17,26 @@ namespace {
 
 /// The best paths through a batch of products.
 struct BestBatch {
-  BestBatch(const char* op, const std::vector<Graph>& list, bool with_paths)
-      : plan(list), best(plan.examples.size()), is_fused(plan.examples.size(), true) {
-    struct Piece {
+  BestBatch(const char* op, Plan planned, bool with_paths)
+      : plan(std::move(planned)), best(plan.examples.size()), is_fused(plan.examples.size(), true) {
+    struct Chunk {
       size_t group;
       std::span<const size_t> examples;
     };
-    std::vector<Piece> pieces;
+    std::vector<Chunk> chunks;
     for (size_t g = 0; g < plan.groups.size(); ++g) {
       const std::vector<size_t>& all = plan.groups[g].examples;
-      // A path does not depend on what runs beside it, so neither need the size of pieces.
+      // The path of an example does not depend on the other examples of its chunk, so the size of
+      // chunks may depend on the number of threads.
       size_t most = kLanes;
       if (all.size() > 1 && plan.form(plan.groups[g])->is_dense)
         most = std::min(kDenseRows, (all.size() - 1) / get_num_threads() + 1);
       for (size_t begin = 0; begin < all.size(); begin += most)
-        pieces.push_back({g, {all.data() + begin, std::min(most, all.size() - begin)}});
+        chunks.push_back({g, {all.data() + begin, std::min(most, all.size() - begin)}});
     }
-    std::vector<char> is_built(pieces.size());
-    parallel_for(pieces.size(), [&](size_t k) {
-      const auto& [g, examples] = pieces[k];
+    std::vector<char> is_built(chunks.size());
+    parallel_for(chunks.size(), [&](size_t k) {
+      const auto& [g, examples] = chunks[k];
       const Plan::Group& group = plan.groups[g];
       std::vector<Emissions> views;
       for (size_t i : examples) views.push_back(plan.examples[i].view);
@@ -49,9 +53,9 @@ struct BestBatch {
         plan.rethrow(op, form, examples);
       }
     });
-    for (size_t k = 0; k < pieces.size(); ++k)
+    for (size_t k = 0; k < chunks.size(); ++k)
       if (is_built[k])
-        for (size_t i : pieces[k].examples) is_fused[i] = false;
+        for (size_t i : chunks[k].examples) is_fused[i] = false;
   }
 
   /// The arc of the emissions that a step takes, or -1.
@@ -70,8 +74,7 @@ struct BestBatch {
     }
     Arrays chain;
     if (best[i].start >= 0) {
-      // DisjointUnion the graph, the emissions have the matched label on both sides. The arcs of an
-      // acceptor need not be looked at.
+      // The arcs of an acceptor have the matched label on both sides.
       const Topology& topology = graph.topology();
       Column labels(steps.size());
       for (size_t k = 0; k < steps.size(); ++k) labels[k] = steps[k].label;
@@ -95,7 +98,7 @@ void add_at(Weights& grad, int32_t arc, double value) {
   });
 }
 
-/// The transpose of the rule below: gradients over the arcs of factors become sums along the paths.
+/// The transpose of BestRule: sums the tangents of factors along the best paths.
 class SpreadRule final : public Rule {
  public:
   SpreadRule(std::shared_ptr<const BestBatch> batch, std::vector<size_t> outputs)
@@ -103,13 +106,13 @@ class SpreadRule final : public Rule {
 
   void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override {
     const Plan& plan = batch_->plan;
-    std::vector<const Weights*> moves(plan.graphs.size() + plan.emissions.size());
+    std::vector<const Weights*> tangents(plan.graphs.size() + plan.emissions.size());
     for (size_t k = 0; k < outputs_.size(); ++k)
-      if (deltas[k]) moves[outputs_[k]] = &deltas[k];
+      if (deltas[k]) tangents[outputs_[k]] = &deltas[k];
     for (size_t i = 0; i < plan.examples.size(); ++i) {
       if (!grads[i]) continue;
-      const Weights* graph = moves[plan.examples[i].graph];
-      const Weights* emissions = moves[plan.graphs.size() + plan.examples[i].emissions];
+      const Weights* graph = tangents[plan.examples[i].graph];
+      const Weights* emissions = tangents[plan.graphs.size() + plan.examples[i].emissions];
       double sum = 0.0;
       for (const BestStep& step : batch_->best[i].steps) {
         if (graph) sum += (*graph)[step.arc];
@@ -125,13 +128,13 @@ class SpreadRule final : public Rule {
   std::vector<size_t> outputs_;
 };
 
-/// Inputs: the products (optional), then the graphs, then the emissions. Each arc of a best path
-/// passes the delta on.
+/// The derivative of a best score is 1 for each use of an arc by the best path. Inputs: the
+/// products (optional), then the graphs, then the emissions.
 class BestRule final : public Rule {
  public:
   explicit BestRule(std::shared_ptr<const BestBatch> batch) : batch_(std::move(batch)) {}
 
-  // It must see all gradients at once to tell which products are wanted.
+  // One call must see all gradients, to tell which products are wanted.
   bool is_parallel() const override { return true; }
 
   void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override {
@@ -196,54 +199,54 @@ class BestRule final : public Rule {
   std::shared_ptr<const BestBatch> batch_;
 };
 
-std::vector<size_t> without_product(const std::vector<Graph>& graphs) {
+/// The positions of the elements that are not products, ascending.
+std::vector<size_t> other_positions(const Plan& plan) {
   std::vector<size_t> out;
-  for (size_t i = 0; i < graphs.size(); ++i)
-    if (!graphs[i].product()) out.push_back(i);
+  std::ranges::merge(plan.linear, plan.with_arcs, std::back_inserter(out));
   return out;
 }
 
 }  // namespace
 
 std::vector<Graph> best_scores(const char* op, const std::vector<Graph>& graphs) {
+  Plan plan(graphs);
   std::vector<Graph> out(graphs.size(), nullptr);
-  std::vector<size_t> others = without_product(graphs);
-  if (others.size() < graphs.size()) {
-    bool keep = false;
-    for (const Graph& graph : graphs) keep |= graph.product() && tracks(graph);
-    auto batch = std::make_shared<const BestBatch>(op, graphs, keep);
-    const Plan& plan = batch->plan;
+  std::vector<size_t> with_arcs = other_positions(plan);
+  if (!plan.examples.empty()) {
+    const bool keep = std::ranges::any_of(
+        plan.examples, [](const Plan::Example& example) { return tracks(example.product); });
+    auto batch = std::make_shared<const BestBatch>(op, std::move(plan), keep);
+    const std::vector<Plan::Example>& examples = batch->plan.examples;
     std::vector<Graph> outputs;
-    for (size_t k = 0; k < plan.examples.size(); ++k) {
+    for (size_t k = 0; k < examples.size(); ++k) {
       outputs.emplace_back(scalar_topology(), Weights::scalar(batch->best[k].score));
       if (batch->is_fused[k])
-        out[plan.examples[k].position] = outputs.back();
+        out[examples[k].position] = outputs.back();
       else
-        others.push_back(plan.examples[k].position);
+        with_arcs.push_back(examples[k].position);
     }
-    if (keep) {
-      record_entry(op, outputs, plan.tape_inputs(), plan.examples.size(),
-                   std::make_unique<BestRule>(std::move(batch)));
-    }
+    if (keep)
+      record_entry(op, outputs, batch->plan.tape_inputs(), examples.size(),
+                   std::make_unique<BestRule>(batch));
   }
-  for_others(op, graphs.size(), others,
-             [&](size_t i) { out[i] = viterbi_score_of_arcs(op, graphs[i]); });
+  for_positions(op, graphs.size(), with_arcs,
+                [&](size_t i) { out[i] = viterbi_score_of_arcs(op, graphs[i]); });
   return out;
 }
 
 std::vector<Graph> viterbi_paths(const char* op, const std::vector<Graph>& graphs) {
+  Plan plan(graphs);
   std::vector<Graph> out(graphs.size(), nullptr);
-  std::vector<size_t> others = without_product(graphs);
-  if (others.size() < graphs.size()) {
-    const BestBatch batch(op, graphs, true);
-    const Plan& plan = batch.plan;
+  std::vector<size_t> with_arcs = other_positions(plan);
+  if (!plan.examples.empty()) {
+    const BestBatch batch(op, std::move(plan), true);
     std::vector<size_t> fused;
     int64_t num_steps = 0;
-    for (size_t k = 0; k < plan.examples.size(); ++k) {
-      const Plan::Example& example = plan.examples[k];
+    for (size_t k = 0; k < batch.best.size(); ++k) {
+      const Plan::Example& example = batch.plan.examples[k];
       const auto var = example.product.var();
       if (!batch.is_fused[k] || (var && var->retain_grad)) {
-        others.push_back(example.position);
+        with_arcs.push_back(example.position);
         continue;
       }
       if (tracks(example.product)) example.product.product()->bypass();
@@ -251,19 +254,18 @@ std::vector<Graph> viterbi_paths(const char* op, const std::vector<Graph>& graph
       num_steps += static_cast<int64_t>(batch.best[k].steps.size());
     }
     (num_steps < thresholds.small_batch ? serial_for : parallel_for)(fused.size(), [&](size_t f) {
-      const Plan::Example& example = plan.examples[fused[f]];
-      out[example.position] = batch.path(op, fused[f]);
+      out[batch.plan.examples[fused[f]].position] = batch.path(op, fused[f]);
     });
   }
-  for_others(op, graphs.size(), others,
-             [&](size_t i) { out[i] = viterbi_path_of_arcs(op, graphs[i]); });
+  for_positions(op, graphs.size(), with_arcs,
+                [&](size_t i) { out[i] = viterbi_path_of_arcs(op, graphs[i]); });
   return out;
 }
 
 Graph factor_counts(const char* op, const Graph& graph, const Graph& factor) {
   const bool is_graph = is_graph_factor(op, graph, factor);
   Weights counts = Weights::zeros(factor.num_arcs(), factor.dtype());
-  const BestBatch batch(op, {graph}, true);
+  const BestBatch batch(op, Plan({graph}), true);
   if (batch.is_fused[0]) {
     for (const BestStep& step : batch.best[0].steps)
       if (const int32_t a = is_graph ? step.arc : batch.emission_arc(0, step); a >= 0)

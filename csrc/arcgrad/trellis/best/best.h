@@ -4,25 +4,12 @@
 #include <span>
 #include <vector>
 
-#include "arcgrad/core/semiring.h"
 #include "arcgrad/core/weights.h"
+#include "arcgrad/trellis/best/alignment.h"
 #include "arcgrad/trellis/kernels/kernel.h"
 #include "arcgrad/trellis/trellis_graph.h"
 
 namespace arcgrad::trellis {
-
-/// One arc of a best path through the product of a graph with emissions.
-struct BestStep {
-  int32_t arc;    // of the graph
-  int32_t frame;  // that it consumes; -1 for an epsilon arc
-  int32_t label;  // on the side of the emissions
-};
-
-struct BestAlignment {
-  double score = kNegInf;  // -inf if there is no path
-  int32_t start = -1;      // node of the graph where it begins
-  std::vector<BestStep> steps;
-};
 
 /// Scores of all frames are kept up to this many bytes. Beyond it, those of few frames are kept and
 /// the others computed again, which is faster than getting fresh memory from the system.

@@ -3,7 +3,10 @@
 #include <span>
 #include <vector>
 
-#include "arcgrad/trellis/best/best.h"
+#include "arcgrad/core/weights.h"
+#include "arcgrad/trellis/best/alignment.h"
+#include "arcgrad/trellis/kernels/kernel.h"
+#include "arcgrad/trellis/trellis_graph.h"
 
 namespace arcgrad::trellis {
 

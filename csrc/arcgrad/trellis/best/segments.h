@@ -1,60 +1,22 @@
 #pragma once
 
+// Rows of a recursion that are kept in segments, so that a traceback needs O(sqrt(frames)) rows.
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 
-#include "arcgrad/core/semiring.h"
 #include "arcgrad/runtime/buffer.h"
 #include "arcgrad/runtime/parallel.h"
 
-// What the two ways to find best paths (best.cpp, screen.cpp) share.
-
 namespace arcgrad::trellis {
 
-/// Of the arcs on a best path, the one that comes first in the product: epsilon arcs, then by
-/// label, then by arc.
-class FirstArc {
- public:
-  /// A term of an out-row; `slot` is -1 if it consumes no frame.
-  void offer(int32_t term, int32_t slot, int32_t arc) {
-    if (slot > slot_ || (slot == slot_ && arc > arc_)) return;
-    term_ = term;
-    slot_ = slot;
-    arc_ = arc;
-  }
-  /// -1 if there was none.
-  int32_t term() const { return term_; }
-  int32_t arc() const { return arc_; }
-  bool takes_frame() const { return slot_ >= 0; }
-
- private:
-  int32_t term_ = -1, slot_ = std::numeric_limits<int32_t>::max(), arc_ = 0;
-};
-
-/// Of equally good starts the first counts, but before all a start where the path ends at once.
-class BestStart {
- public:
-  void offer(double score, int32_t value, bool can_end) {
-    if (!(score > score_ || (score == score_ && score == 0.0 && can_end && !can_end_))) return;
-    score_ = score;
-    value_ = value;
-    can_end_ = can_end;
-  }
-  double score() const { return score_; }
-  /// -1 if there is no path.
-  int32_t value() const { return value_; }
-
- private:
-  double score_ = kNegInf;
-  int32_t value_ = -1;
-  bool can_end_ = false;
-};
-
-/// Rows of scores, one for each number of frames left, each made from the one before. They are made
-/// in segments of `stride` frames; those of one segment are at hand, and to go back, the first row
-/// of each is kept.
+/// The rows of a recursion over frames, one for each number of frames left. Row `left` is computed
+/// from row `left - 1`.
+///
+/// Only the rows of one segment of `stride` frames are in memory. To go back, the first row of each
+/// segment is kept, and the others of a segment are computed again. With a stride of sqrt(frames)
+/// this needs 2 * sqrt(frames) rows and computes each row at most twice.
 template <class V>
 class Segments {
  public:
@@ -66,13 +28,13 @@ class Segments {
     if (goes_back && stride < frames) firsts_ = Block<V>((frames / stride + int64_t{1}) * row_size);
   }
 
-  /// The row with `left` frames left, which must be of this segment.
+  /// The row with `left` frames left, which must be in the current segment.
   V* row(int32_t left) const { return rows_.get() + (left - begin_) * row_size_; }
-  /// The first row of this segment.
+  /// The number of frames left of the first row of the current segment.
   int32_t begin() const { return begin_; }
 
-  /// Makes all rows but the first, which is there: advance(left, row before, row) makes one. Stops
-  /// if that is false.
+  /// Computes all rows after the first, which the caller has set, by advance(left, row before,
+  /// row). Stops if that returns false.
   template <class Advance>
   bool make(const Advance& advance) {
     while (true) {
@@ -84,7 +46,7 @@ class Segments {
     }
   }
 
-  /// Makes the segment before this one again; false if this is the first.
+  /// Computes the previous segment again; false if the current one is the first.
   template <class Advance>
   bool go_back(const Advance& advance) {
     if (begin_ == 0) return false;
@@ -94,7 +56,7 @@ class Segments {
   }
 
  private:
-  /// Frames between looks at whether the user interrupted.
+  /// Frames between two checks for an interrupt by the user.
   static constexpr int32_t kPollEvery = 64;
 
   V* first() const { return firsts_.get() + begin_ / stride_ * row_size_; }
@@ -114,7 +76,7 @@ class Segments {
   Block<V> rows_, firsts_;
 };
 
-/// The stride of segments of rows that make up at most about `max_bytes`.
+/// The stride of the segments: all frames if their rows fit into `max_bytes`, else sqrt(frames).
 inline int32_t segment_stride(int32_t frames, int64_t row_bytes, int64_t max_bytes) {
   const int32_t all = std::max(frames, 1);
   if ((frames + int64_t{1}) * row_bytes <= max_bytes) return all;

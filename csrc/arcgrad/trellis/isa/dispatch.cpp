@@ -2,6 +2,8 @@
 
 #include <atomic>
 
+#include "arcgrad/trellis/testing.h"
+
 namespace arcgrad::trellis {
 namespace {
 

@@ -27,8 +27,6 @@ using Exponent = typename ExponentOf<T>::type;
 
 /// Whether the wider instruction set is used: the processor has it, and nobody forced the baseline.
 bool use_avx2();
-/// For tests: the portable baseline although the processor can do more.
-void force_baseline(bool force);
 
 #ifdef ARCGRAD_AVX2
 #define ARCGRAD_LOOPS(name)                                        \

@@ -58,6 +58,11 @@ class Frames {
   std::vector<double> scores_;
 };
 
+/// Sets the elements `positions` of `out` to the forward scores of `graphs` there, which are dense
+/// linear graphs.
+void score_frames(const char* op, const std::vector<Graph>& graphs,
+                  std::span<const size_t> positions, std::vector<Graph>& out);
+
 /// The gradients of scores for which `wanted` holds, on the tape. `deltas` has one scalar graph per
 /// example, or none where nothing flows.
 std::vector<Graph> record_gradients(const char* op, const std::shared_ptr<const Frames>& frames,

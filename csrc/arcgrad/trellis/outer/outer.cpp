@@ -1,3 +1,5 @@
+#include "arcgrad/trellis/outer/outer.h"
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -112,7 +114,7 @@ template <class T>
 class Windows {
  public:
   Windows(const char* op, const std::vector<Kernel<T>>& kernels, const Emissions& view,
-          Window window)
+          WindowShape window)
       : op_(op), kernels_(kernels), view_(view), window_(window) {
     size_t most_values = 0, most_places = 0;
     for (const Kernel<T>& kernel : kernels) {
@@ -387,7 +389,7 @@ class Windows {
   const char* op_;
   const std::vector<Kernel<T>>& kernels_;
   Emissions view_;
-  Window window_;
+  WindowShape window_;
   const LanesTable<T>& steps_ = lanes_steps<T>();
   const WindowTable<T>& window_steps_ = window_steps<T>();
   size_t num_slots_ = 0, values_size_ = 0;
@@ -411,7 +413,7 @@ class Windows {
 class Outer {
  public:
   Outer(const char* op, const std::vector<Graph>& graph_list,
-        const std::vector<Graph>& emission_list, Window window, Semiring semiring)
+        const std::vector<Graph>& emission_list, WindowShape window, Semiring semiring)
       : op_(op), window_(window), semiring_(semiring) {
     DType dtype = DType::float32;
     for (const Graph& graph : graph_list) {
@@ -799,7 +801,7 @@ class Outer {
   }
 
   const char* op_;
-  Window window_;
+  WindowShape window_;
   Semiring semiring_;
   std::vector<Emissions> views_;
   std::vector<int64_t> first_row_;
@@ -872,7 +874,7 @@ class OuterRule final : public Rule {
 }  // namespace
 
 Graph outer_scores(const char* op, const std::vector<Graph>& graphs,
-                   const std::vector<Graph>& emissions, Window window, Semiring semiring) {
+                   const std::vector<Graph>& emissions, WindowShape window, Semiring semiring) {
   require(window.size >= 0, op, "the window must be 1 frame or more, but it is ", window.size);
   require(window.stride >= 1, op, "the stride must be 1 frame or more, but it is ", window.stride);
   require(window.dilation >= 1, op, "the dilation must be 1 frame or more, but it is ",

@@ -1,0 +1,67 @@
+#pragma once
+
+// The best path of a product in terms of its factors, and how ties between paths are broken.
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "arcgrad/core/semiring.h"
+
+namespace arcgrad::trellis {
+
+/// One arc of a best path through the product of a graph with emissions.
+struct BestStep {
+  int32_t arc;    // of the graph
+  int32_t frame;  // that it consumes; -1 for an epsilon arc
+  int32_t label;  // on the side of the emissions
+};
+
+struct BestAlignment {
+  double score = kNegInf;  // -inf if there is no path
+  int32_t start = -1;      // the first node of the path, in the graph
+  std::vector<BestStep> steps;
+};
+
+/// Among arcs on best paths, finds the first in the order of the product: epsilon arcs, then by
+/// label, then by arc.
+class FirstArc {
+ public:
+  /// Offers a term of an out-row. `slot` is the position of its label, or -1 if it consumes no
+  /// frame.
+  void offer(int32_t term, int32_t slot, int32_t arc) {
+    if (slot > slot_ || (slot == slot_ && arc > arc_)) return;
+    term_ = term;
+    slot_ = slot;
+    arc_ = arc;
+  }
+  /// -1 without an offer.
+  int32_t term() const { return term_; }
+  int32_t arc() const { return arc_; }
+  bool takes_frame() const { return slot_ >= 0; }
+
+ private:
+  int32_t term_ = -1, slot_ = std::numeric_limits<int32_t>::max(), arc_ = 0;
+};
+
+/// Among start nodes, finds the best: the first of equals, but a start where the path ends at once
+/// before any other.
+class BestStart {
+ public:
+  void offer(double score, int32_t value, bool can_end) {
+    if (!(score > score_ || (score == score_ && score == 0.0 && can_end && !can_end_))) return;
+    score_ = score;
+    value_ = value;
+    can_end_ = can_end;
+  }
+  double score() const { return score_; }
+  /// -1 if there is no path.
+  int32_t value() const { return value_; }
+
+ private:
+  double score_ = kNegInf;
+  int32_t value_ = -1;
+  bool can_end_ = false;
+};
+
+}  // namespace arcgrad::trellis

@@ -1,0 +1,97 @@
+#include "arcgrad/trellis/sequence_loss.h"
+
+#include <algorithm>
+
+#include "arcgrad/autograd/elementwise.h"
+#include "arcgrad/trellis/batch.h"
+
+namespace arcgrad::trellis {
+namespace {
+
+/// The rule of the losses. Inputs: the graphs, then the emissions.
+class LossRule final : public Rule {
+ public:
+  explicit LossRule(std::shared_ptr<const Batch> batch) : batch_(std::move(batch)) {}
+
+  bool is_parallel() const override { return true; }
+  int32_t least_level() const override { return batch_->frames() ? kFillsRows : 0; }
+  bool takes_strided() const override { return true; }
+
+  void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override {
+    const size_t num_graphs = batch_->plan().graphs.size();
+    std::vector<double> path_deltas, frame_deltas;
+    for (const Weights& delta : deltas) {
+      path_deltas.push_back(delta ? -delta[0] : 0.0);
+      if (batch_->frames()) frame_deltas.push_back(-path_deltas.back());
+    }
+    const Batch::Flow flow{batch_.get(), std::move(path_deltas), grads.first(num_graphs),
+                           grads.subspan(num_graphs), std::move(frame_deltas)};
+    Batch::add_gradients({&flow, 1});
+  }
+
+  std::vector<Graph> record(std::span<const Graph> deltas,
+                            const std::vector<bool>& wanted) const override {
+    std::vector<Graph> path_deltas;
+    for (const Graph& delta : deltas) path_deltas.push_back(delta ? negated(delta) : delta);
+    std::vector<Graph> grads = record_gradients(op, batch_, path_deltas, wanted);
+    if (!batch_->frames()) return grads;
+    const size_t num_graphs = batch_->plan().graphs.size();
+    const std::vector<bool> emissions(wanted.begin() + static_cast<std::ptrdiff_t>(num_graphs),
+                                      wanted.end());
+    const std::vector<Graph> of_frames = record_gradients(op, batch_->frames(), deltas, emissions);
+    for (size_t e = 0; e < of_frames.size(); ++e) {
+      Graph& grad = grads[num_graphs + e];
+      if (of_frames[e]) grad = grad ? record_sum(op, grad, of_frames[e], 1.0) : of_frames[e];
+    }
+    return grads;
+  }
+
+ private:
+  Graph negated(const Graph& delta) const {
+    return record_moves(op, delta.topology_ptr(), {{delta, ArcMap::identity(), -1.0}});
+  }
+
+  std::shared_ptr<const Batch> batch_;
+};
+
+bool is_explicit_acceptor(const Graph& graph) {
+  return !graph.product() && !graph.topology().dense() && graph.topology().is_acceptor();
+}
+
+bool is_dense_linear(const Graph& graph) {
+  return !graph.product() && graph.topology().dense().has_value();
+}
+
+}  // namespace
+
+std::optional<std::vector<Graph>> sequence_losses(const char* op, const std::vector<Graph>& graphs,
+                                                  const std::vector<Graph>& emissions,
+                                                  bool normalize) {
+  const size_t count = emissions.size();
+  if ((graphs.size() != count && graphs.size() != 1) ||
+      !std::ranges::all_of(graphs, is_explicit_acceptor) ||
+      !std::ranges::all_of(emissions, is_dense_linear))
+    return {};
+  Plan plan(graphs, emissions);
+  // The frames of emissions that examples share would be summed by two threads at once.
+  if (normalize && plan.emissions.size() < count) return {};
+
+  const bool keep = tracks(plan.graphs) || tracks(plan.emissions);
+  const auto frames = normalize ? std::make_shared<Frames>(op, plan.emissions) : nullptr;
+  const auto batch = std::make_shared<const Batch>(op, std::move(plan), keep, frames);
+  std::vector<Graph> out;
+  out.reserve(count);
+  for (size_t i = 0; i < count; ++i) {
+    if (!batch->is_fused(i)) return {};
+    const double normalizer = normalize ? frames->score(i) : 0.0;
+    out.emplace_back(scalar_topology(), Weights::scalar(normalizer - batch->score(i)));
+  }
+  if (!keep) return out;
+  std::vector<Graph> inputs(batch->plan().graphs);
+  const std::vector<Graph>& matched = batch->plan().emissions;
+  inputs.insert(inputs.end(), matched.begin(), matched.end());
+  record_entry(op, out, inputs, 0, std::make_unique<LossRule>(batch));
+  return out;
+}
+
+}  // namespace arcgrad::trellis
