@@ -5,7 +5,6 @@
 #include <optional>
 #include <vector>
 
-#include "arcgrad/algorithms/path_scores.h"
 #include "arcgrad/core/graph.h"
 #include "arcgrad/core/semiring.h"
 

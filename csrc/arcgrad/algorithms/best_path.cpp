@@ -1,27 +1,125 @@
 #include "arcgrad/algorithms/best_path.h"
 
+#include <numeric>
+#include <utility>
+
 #include "arcgrad/algorithms/path_scores.h"
 
+// The Viterbi algorithm: best scores in the tropical semiring from the accept nodes backwards, with
+// a back-pointer to the first best arc at each node; then a traceback from the best start node.
+// Running backwards makes ties easy: the path with the smallest arc ids follows these arcs. The
+// gradient of the score is the number of times the best path uses each arc.
+
 namespace arcgrad {
+namespace {
+
+class ViterbiScoreRule final : public Rule {
+ public:
+  ViterbiScoreRule(Column arcs, TopologyPtr topology, DType dtype)
+      : arcs_(std::move(arcs)), topology_(std::move(topology)), dtype_(dtype) {}
+
+  void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override;
+  std::vector<Graph> record(std::span<const Graph> deltas, const std::vector<bool>&) const override;
+
+ private:
+  Column arcs_;
+  TopologyPtr topology_;
+  DType dtype_;
+};
+
+/// The transpose of the above: sums along the path.
+class PathSumRule final : public Rule {
+ public:
+  explicit PathSumRule(Column arcs) : arcs_(std::move(arcs)) {}
+
+  void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override {
+    double sum = 0.0;
+    for (int32_t a : arcs_) sum += deltas[0][a];
+    ArcMap::identity().apply(Weights::scalar(sum), *grads[0], 1.0);
+  }
+
+ private:
+  Column arcs_;
+};
+
+void ViterbiScoreRule::add(std::span<const Weights> deltas, std::span<Weights* const> grads) const {
+  dispatch(grads[0]->dtype(), [&](auto kind) {
+    auto grad = grads[0]->fill<decltype(kind)>();
+    for (int32_t a : arcs_) grad[a] += static_cast<decltype(kind)>(deltas[0][0]);
+  });
+}
+
+std::vector<Graph> ViterbiScoreRule::record(std::span<const Graph> deltas,
+                                            const std::vector<bool>&) const {
+  Weights grad = Weights::zeros(topology_->num_arcs(), dtype_);
+  const Weights delta[] = {deltas[0].weights()};
+  Weights* const grads[] = {&grad};
+  add(delta, grads);
+  std::unique_ptr<Rule> rule;
+  if (tracks(deltas[0])) rule = std::make_unique<PathSumRule>(arcs_);
+  return {arcgrad::record(op, topology_, std::move(grad), {&deltas[0], 1}, std::move(rule))};
+}
+
+}  // namespace
 
 BestPath find_best_path(const char* op, const Graph& graph) {
   const Topology& t = graph.topology();
-  // Sweeping from the ends leaves at each node the first arc of the best way on.
-  const PathScores sweep(graph.topology_ptr(), graph.weights(), t.accept(),
-                         {.op = op,
-                          .direction = Direction::reverse,
-                          .semiring = Semiring::tropical,
-                          .targets = t.start()});
+  const PathScores scores(graph.topology_ptr(), graph.weights(), t.accept(),
+                          {.op = op,
+                           .direction = Direction::reverse,
+                           .semiring = Semiring::tropical,
+                           .targets = t.start()});
   BestPath path;
   for (int32_t n : t.start()) {
-    const double score = sweep.score(n);
+    const double score = scores.score(n);
     if (score == kNegInf || score < path.score) continue;
-    if (score == path.score && !sweep.goes_before(n, path.start)) continue;
+    if (score == path.score && !scores.precedes(n, path.start)) continue;
     path.score = score;
     path.start = n;
   }
-  if (path.start >= 0) path.arcs = sweep.best_path(path.start);
+  if (path.start >= 0) path.arcs = scores.best_path(path.start);
   return path;
+}
+
+Graph viterbi_score_of_arcs(const char* op, const Graph& graph) {
+  BestPath path = find_best_path(op, graph);
+  std::unique_ptr<Rule> rule;
+  if (tracks(graph))
+    rule = std::make_unique<ViterbiScoreRule>(std::move(path.arcs), graph.topology_ptr(),
+                                              graph.dtype());
+  return record(op, scalar_topology(), Weights::scalar(path.score), {&graph, 1}, std::move(rule));
+}
+
+Graph viterbi_path_of_arcs(const char* op, const Graph& graph) {
+  BestPath path = find_best_path(op, graph);
+  if (path.start < 0) return record_moves(op, Arrays{}, {{graph, ArcMap::gather({})}});
+  return record_path(op, graph, std::move(path.arcs));
+}
+
+Arrays chain_arrays(Column labels) {
+  const auto length = static_cast<int32_t>(labels.size());
+  Arrays out{length + 1, {0}, {length}, {}, {}, std::move(labels), {}};
+  out.src.resize(out.ilabel.size());
+  out.dst.resize(out.ilabel.size());
+  std::iota(out.src.begin(), out.src.end(), 0);
+  std::iota(out.dst.begin(), out.dst.end(), 1);
+  return out;
+}
+
+Arrays path_arrays(const Topology& topology, std::span<const int32_t> arcs) {
+  const auto labels = [&](std::span<const int32_t> from) {
+    Column out(arcs.size());
+    for (size_t k = 0; k < arcs.size(); ++k) out[k] = from[arcs[k]];
+    return out;
+  };
+  Arrays out = chain_arrays(labels(topology.ilabel()));
+  if (!topology.is_acceptor()) out.olabel = labels(topology.olabel());
+  return out;
+}
+
+Graph record_path(const char* op, const Graph& graph, Column arcs) {
+  Arrays chain = path_arrays(graph.topology(), arcs);
+  return record_moves(op, std::move(chain), {{graph, ArcMap::gather(std::move(arcs))}});
 }
 
 }  // namespace arcgrad

@@ -1,5 +1,10 @@
 #pragma once
 
+// Best paths: which one it is, and graphs made of one path.
+
+#include <span>
+
+#include "arcgrad/autograd/tape.h"
 #include "arcgrad/core/graph.h"
 #include "arcgrad/core/semiring.h"
 
@@ -8,12 +13,24 @@ namespace arcgrad {
 /// The best path of a graph.
 struct BestPath {
   double score = kNegInf;  // -inf if there is no path
-  int32_t start = -1;      // where it begins
+  int32_t start = -1;      // its first node
   Column arcs;
 };
 
-/// Of the best paths, the one with the smallest arc ids, where the first difference decides and an
-/// end comes before any arc. Among nodes that cycles join, fewer arcs decide before that.
+/// The best path over the arcs of a graph. Ties: the smallest arc ids, where the first difference
+/// decides and the end of a path precedes any arc. Among nodes that a cycle joins, fewer arcs
+/// decide before that.
 BestPath find_best_path(const char* op, const Graph& graph);
+
+/// The Viterbi score and path over the arcs of the graph; a product is materialized first.
+Graph viterbi_score_of_arcs(const char* op, const Graph& graph);
+Graph viterbi_path_of_arcs(const char* op, const Graph& graph);
+
+/// A chain with these labels on both sides.
+Arrays chain_arrays(Column labels);
+/// A chain with the labels of these arcs.
+Arrays path_arrays(const Topology& topology, std::span<const int32_t> arcs);
+/// Records an op that selects a path: a chain of these arcs of `graph` with their weights.
+Graph record_path(const char* op, const Graph& graph, Column arcs);
 
 }  // namespace arcgrad

@@ -8,20 +8,31 @@
 #include "arcgrad/core/semiring.h"
 #include "arcgrad/runtime/parallel.h"
 
+// Bellman-Ford with a queue and a shortest-path tree (Tarjan's subtree disassembly; Cherkassky and
+// Goldberg 1999, "Negative-cycle detection algorithms"). When the path of a node improves, all
+// paths that continue it leave the tree, since their scores are out of date. If the improving arc
+// starts in that subtree, it closes a cycle, whose weights are then summed exactly enough to decide
+// whether it is positive. Invariant: the tree has no cycle, and the score of a node in the tree is
+// that of its tree path up to rounding. Time is usually linear in nodes and arcs, at worst their
+// product.
+//
+// Among equally good paths those with the fewest arcs are chosen by a breadth-first search over the
+// tight arcs, those with score(from) + weight == score(to).
+
 namespace arcgrad {
 namespace {
 
 constexpr double kEps = std::numeric_limits<double>::epsilon();
 
-/// Links by the node they leave.
-class Leaving {
+/// The ids of the arcs that leave each node.
+class OutgoingArcs {
  public:
-  Leaving(std::span<const Link> links, size_t num_nodes) : begin_(num_nodes + 1, 0) {
-    for (const Link& link : links) ++begin_[link.from + 1];
+  OutgoingArcs(std::span<const InnerArc> arcs, size_t num_nodes) : begin_(num_nodes + 1, 0) {
+    for (const InnerArc& arc : arcs) ++begin_[arc.from + 1];
     for (size_t n = 0; n < num_nodes; ++n) begin_[n + 1] += begin_[n];
-    ids_.resize(links.size());
+    ids_.resize(arcs.size());
     std::vector<int32_t> next(begin_.begin(), begin_.end() - 1);
-    for (size_t i = 0; i < links.size(); ++i) ids_[next[links[i].from]++] = static_cast<int32_t>(i);
+    for (size_t i = 0; i < arcs.size(); ++i) ids_[next[arcs[i].from]++] = static_cast<int32_t>(i);
   }
   std::span<const int32_t> of(int32_t node) const {
     return std::span(ids_).subspan(begin_[node], begin_[node + 1] - begin_[node]);
@@ -31,20 +42,16 @@ class Leaving {
   std::vector<int32_t> begin_, ids_;
 };
 
-/// The recursion of Bellman and Ford with a queue, which keeps the tree of the best paths so far.
-///
-/// A node whose path becomes better drops all paths that go on from it, as they are out of date.
-/// If the better path itself is one of them, it closes a cycle; so the tree never has one, and each
-/// cycle is judged by its own weights.
-class BestTree {
+class BestPathTree {
  public:
-  BestTree(std::span<const Link> links, const Leaving& leaving, const std::vector<double>& inflow)
-      : links_(links),
-        leaving_(leaving),
+  BestPathTree(std::span<const InnerArc> arcs, const OutgoingArcs& outgoing,
+               const std::vector<double>& inflow)
+      : arcs_(arcs),
+        outgoing_(outgoing),
         score_(inflow),
         largest_(inflow.size(), 0.0),
         nodes_(inflow.size()) {
-    for (const Link& link : links) is_positive_ |= link.from == link.to && link.weight > 0.0;
+    for (const InnerArc& arc : arcs) is_positive_ |= arc.from == arc.to && arc.weight > 0.0;
     for (size_t n = 0; n < nodes_.size(); ++n)
       if (score_[n] > kNegInf) {
         largest_[n] = std::abs(score_[n]);
@@ -60,7 +67,7 @@ class BestTree {
       nodes_[from].is_queued = false;
       if (!nodes_[from].is_in_tree) continue;
       poll_interrupt();
-      for (int32_t id : leaving_.of(from)) relax(id);
+      for (int32_t id : outgoing_.of(from)) relax(id);
     }
     score = std::move(score_);
     return !is_positive_;
@@ -68,7 +75,8 @@ class BestTree {
 
  private:
   struct Node {
-    int32_t link = -1;  // by which the path arrives
+    int32_t arc = -1;  // the last arc of its path
+    // The children of a tree node are a doubly linked list.
     int32_t first_child = -1, next = -1, previous = -1;
     bool is_queued = false, is_in_tree = false;
   };
@@ -81,11 +89,11 @@ class BestTree {
   }
 
   void relax(int32_t id) {
-    const auto [from, to, slot, weight] = links_[id];
+    const auto [from, to, slot, weight] = arcs_[id];
     const double score = score_[from] + weight;
     if (score == kNegInf) return;
-    // What rounding makes of sums that should be equal is no gain: following it takes long, and
-    // leads to long paths. But a dropped node has to be looked at again even if its score stays.
+    // A gain within the rounding error of the sums is ignored, as it would lead to needlessly long
+    // paths. But a node outside the tree must get a path again even if its score stays the same.
     const double largest = std::max({largest_[from], std::abs(weight), std::abs(score)});
     const double gain = score - score_[to], slack = 8.0 * kEps * std::max(largest, largest_[to]);
     if (nodes_[to].is_in_tree ? !(gain > slack) : gain < 0.0) return;
@@ -105,24 +113,24 @@ class BestTree {
     enqueue(to);
   }
 
-  /// Whether the cycle that a link closes is.
+  /// Whether the cycle that this arc closes is positive.
   bool is_positive(int32_t id) const {
-    // The sum with what rounding takes from it: a small gain has to be seen beside large weights.
+    // Compensated summation, since a small gain counts even among large weights.
     double sum = 0.0, lost = 0.0, heaviest = 0.0;
     int32_t count = 0;
-    for (int32_t i = id, n = links_[id].from;; i = nodes_[n].link, n = links_[i].from) {
-      const double weight = links_[i].weight, next = sum + weight;
+    for (int32_t i = id, n = arcs_[id].from;; i = nodes_[n].arc, n = arcs_[i].from) {
+      const double weight = arcs_[i].weight, next = sum + weight;
       lost += std::abs(sum) >= std::abs(weight) ? (sum - next) + weight : (weight - next) + sum;
       sum = next;
       heaviest = std::max(heaviest, std::abs(weight));
       ++count;
-      if (n == links_[id].to) break;
+      if (n == arcs_[id].to) break;
     }
-    // Weights that should sum to zero may miss it by the rounding of each.
+    // Weights that should sum to zero may miss it by one rounding error each.
     return sum + lost > 4.0 * count * kEps * heaviest;
   }
 
-  /// Sets below_ to all nodes whose paths go through `node`.
+  /// Sets `below_` to the subtree of `node`, without itself.
   void gather_below(int32_t node) {
     below_.clear();
     for (int32_t n = nodes_[node].first_child; n >= 0; n = nodes_[n].next) below_.push_back(n);
@@ -130,22 +138,22 @@ class BestTree {
       for (int32_t n = nodes_[below_[i]].first_child; n >= 0; n = nodes_[n].next)
         below_.push_back(n);
   }
-  /// Lets the path to a node arrive by a link, instead of the one by which it did, if any.
-  void move(int32_t node, int32_t link) {
+  /// Makes `arc` the last arc of the path to a node.
+  void move(int32_t node, int32_t arc) {
     Node& here = nodes_[node];
-    if (here.link >= 0) {
-      (here.previous >= 0 ? nodes_[here.previous].next
-                          : nodes_[links_[here.link].from].first_child) = here.next;
+    if (here.arc >= 0) {
+      (here.previous >= 0 ? nodes_[here.previous].next : nodes_[arcs_[here.arc].from].first_child) =
+          here.next;
       if (here.next >= 0) nodes_[here.next].previous = here.previous;
     }
-    Node& parent = nodes_[links_[link].from];
-    here = {link, -1, parent.first_child, -1, here.is_queued, true};
+    Node& parent = nodes_[arcs_[arc].from];
+    here = {arc, -1, parent.first_child, -1, here.is_queued, true};
     if (here.next >= 0) nodes_[here.next].previous = node;
     parent.first_child = node;
   }
 
-  std::span<const Link> links_;
-  const Leaving& leaving_;
+  std::span<const InnerArc> arcs_;
+  const OutgoingArcs& outgoing_;
   bool is_positive_ = false;
   std::vector<double> score_;
   std::vector<double> largest_;  // of the weights and sums on the path to each node
@@ -156,22 +164,22 @@ class BestTree {
 
 }  // namespace
 
-std::optional<CyclePaths> best_cycle_paths(std::span<const Link> links,
+std::optional<CyclePaths> best_cycle_paths(std::span<const InnerArc> arcs,
                                            const std::vector<double>& inflow,
                                            const std::vector<int32_t>& slot) {
   const size_t num_nodes = inflow.size();
-  const Leaving leaving(links, num_nodes);
+  const OutgoingArcs outgoing(arcs, num_nodes);
   CyclePaths paths{{}, slot, {}};
-  // From zero first: beside the score of a long way, the gain of a cycle may be lost by rounding.
-  if (!BestTree(links, leaving, std::vector<double>(num_nodes, 0.0)).run(paths.score) ||
-      !BestTree(links, leaving, inflow).run(paths.score))
+  // With zero inflow first: added to large scores, the gain of a cycle may be lost in rounding.
+  if (!BestPathTree(arcs, outgoing, std::vector<double>(num_nodes, 0.0)).run(paths.score) ||
+      !BestPathTree(arcs, outgoing, inflow).run(paths.score))
     return std::nullopt;
   constexpr int32_t kUnknown = -1;
   paths.length.assign(num_nodes, kUnknown);
-  const auto is_tight = [&](const Link& link) {
-    return paths.score[link.from] + link.weight == paths.score[link.to];
+  const auto is_tight = [&](const InnerArc& arc) {
+    return paths.score[arc.from] + arc.weight == paths.score[arc.to];
   };
-  // From those that paths enter on, by the number of links.
+  // Breadth-first search from the nodes where the best path enters the component.
   std::vector<int32_t> reached;
   for (size_t n = 0; n < num_nodes; ++n)
     if (inflow[n] == paths.score[n]) {
@@ -179,31 +187,31 @@ std::optional<CyclePaths> best_cycle_paths(std::span<const Link> links,
       if (inflow[n] > kNegInf) reached.push_back(static_cast<int32_t>(n));
     }
   for (size_t i = 0; i < reached.size(); ++i)
-    for (int32_t id : leaving.of(reached[i]))
-      if (const int32_t to = links[id].to; paths.length[to] == kUnknown && is_tight(links[id])) {
+    for (int32_t id : outgoing.of(reached[i]))
+      if (const int32_t to = arcs[id].to; paths.length[to] == kUnknown && is_tight(arcs[id])) {
         paths.length[to] = paths.length[reached[i]] + 1;
         reached.push_back(to);
       }
   std::vector<bool> is_chosen(num_nodes);
-  for (const Link& link : links) {
-    const bool is_best = paths.length[link.from] + 1 == paths.length[link.to] && is_tight(link);
-    if (!is_best || is_chosen[link.to]) continue;
-    paths.slot[link.to] = link.slot;
-    is_chosen[link.to] = true;
+  for (const InnerArc& arc : arcs) {
+    const bool is_best = paths.length[arc.from] + 1 == paths.length[arc.to] && is_tight(arc);
+    if (!is_best || is_chosen[arc.to]) continue;
+    paths.slot[arc.to] = arc.slot;
+    is_chosen[arc.to] = true;
   }
   return paths;
 }
 
-double log_spectral_radius(std::span<const Link> links, size_t num_nodes) {
+double log_spectral_radius(std::span<const InnerArc> arcs, size_t num_nodes) {
   std::vector<double> x(num_nodes, 0.0), next(num_nodes);
-  // Scale by the heaviest arc so that the identity does not drown small matrices.
+  // Relative to the heaviest arc, so that the identity does not absorb small matrices.
   double unit = kNegInf;
-  for (const Link& link : links) unit = std::max(unit, link.weight);
+  for (const InnerArc& arc : arcs) unit = std::max(unit, arc.weight);
   double growth = 0.0;
-  // By power iteration on identity + arcs, which converges for periodic components too.
+  // Power iteration on identity + matrix, which converges for periodic components too.
   for (int round = 0; round < 1000; ++round) {
     next = x;
-    for (const auto& [from, to, slot, weight] : links)
+    for (const auto& [from, to, slot, weight] : arcs)
       next[to] = logadd(next[to], x[from] + weight - unit);
     const double top = *std::ranges::max_element(next);
     const double before = growth;

@@ -1,5 +1,7 @@
 #pragma once
 
+// Best paths and convergence inside one strongly connected component, for path_scores_cyclic.
+
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -7,8 +9,8 @@
 
 namespace arcgrad {
 
-/// An arc inside a strongly connected component, between nodes numbered within it.
-struct Link {
+/// An arc inside a strongly connected component, whose nodes are numbered within it.
+struct InnerArc {
   int32_t from, to, slot;
   double weight;
 };
@@ -16,21 +18,19 @@ struct Link {
 /// The best path to each node of a strongly connected component.
 struct CyclePaths {
   std::vector<double> score;
-  /// Of the arc by which it arrives, and its number of arcs inside the component.
+  /// The slot of its last arc, and its number of arcs inside the component.
   std::vector<int32_t> slot, length;
 };
 
-/// The best paths, given for each node the best score with which paths arrive from outside and the
-/// slot of the arc they take. Of paths that are equally good, one with the fewest links, and then
-/// the first; `links` come by destination and ascending slot. Nothing if a cycle is positive, so
-/// that there is no best path; one whose weights sum to zero but for rounding is not.
-///
-/// Takes time in proportion to nodes and links in most cases, and to their product at worst.
-std::optional<CyclePaths> best_cycle_paths(std::span<const Link> links,
+/// The best paths. `inflow` has for each node the best score of the paths that arrive from outside,
+/// `slot` the arc they arrive by; `arcs` are sorted by destination and slot. Ties: the fewest arcs
+/// inside, then the first arc. Returns nothing if a cycle is positive, so that there is no best
+/// path; a cycle whose weights sum to zero up to rounding is not positive.
+std::optional<CyclePaths> best_cycle_paths(std::span<const InnerArc> arcs,
                                            const std::vector<double>& inflow,
                                            const std::vector<int32_t>& slot);
 
-/// The logarithm of the spectral radius of exp(weights) between `num_nodes` nodes.
-double log_spectral_radius(std::span<const Link> links, size_t num_nodes);
+/// The logarithm of the spectral radius of the matrix of exp(weight).
+double log_spectral_radius(std::span<const InnerArc> arcs, size_t num_nodes);
 
 }  // namespace arcgrad

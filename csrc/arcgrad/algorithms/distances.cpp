@@ -1,106 +1,99 @@
 #include "arcgrad/algorithms/distances.h"
 
+#include <memory>
 #include <numeric>
 
 namespace arcgrad {
 namespace {
 
-using Parts = std::shared_ptr<const std::vector<Distances>>;
+using Shared = std::shared_ptr<const Distances>;
 
-/// `direction` restricted to the arcs of a part.
-Weights restrict_to(const Distances& part, const Weights& direction) {
-  if (part.arcs.empty()) return direction;
-  Weights out = Weights::zeros(part.sweep.topology().num_arcs(), DType::float64);
-  ArcMap::gather(part.arcs).apply(direction, out, 1.0);
+/// Converts a tangent of the op's input to one of the arcs that the scores were computed on.
+Weights restrict_to(const Distances& distances, const Weights& tangent) {
+  if (distances.arcs.empty()) return tangent;
+  Weights out = Weights::zeros(distances.scores.topology().num_arcs(), DType::float64);
+  ArcMap::gather(distances.arcs).apply(tangent, out, 1.0);
   return out;
 }
 
-/// Calls `write` with a gradient over the arcs of a part, and adds that to `grad`.
+/// Calls `write` with a gradient over these arcs, and adds it to `grad`, that of the op's input.
 template <class Write>
-void add_from(const Distances& part, Weights& grad, Write write) {
-  if (part.arcs.empty()) return write(grad);
-  Weights local = Weights::zeros(part.sweep.topology().num_arcs(), DType::float64);
+void add_from(const Distances& distances, Weights& grad, Write write) {
+  if (distances.arcs.empty()) return write(grad);
+  Weights local = Weights::zeros(distances.scores.topology().num_arcs(), DType::float64);
   write(local);
-  ArcMap::gather(part.arcs).transpose().apply(local, grad, 1.0);
+  ArcMap::gather(distances.arcs).transpose().apply(local, grad, 1.0);
 }
 
-/// Seeds for each node of a part, from one delta per output starting at `first`.
-Buffer<double> seeds(const Distances& part, const Weights& deltas, int64_t first) {
-  Buffer<double> seed(static_cast<size_t>(part.sweep.topology().num_nodes()), 0.0);
-  for (size_t i = 0; i < part.nodes.size(); ++i)
-    seed[part.nodes[i]] += deltas[first + static_cast<int64_t>(i)];
+/// The sum of the deltas of each node.
+Buffer<double> seed(const Distances& distances, const Weights& deltas) {
+  Buffer<double> seed(static_cast<size_t>(distances.scores.topology().num_nodes()), 0.0);
+  for (size_t i = 0; i < distances.nodes.size(); ++i)
+    seed[distances.nodes[i]] += deltas[static_cast<int64_t>(i)];
   return seed;
 }
 
-void add_gradient(const std::vector<Distances>& parts, const Weights& deltas, Weights& grad) {
-  int64_t first = 0;
-  for (const Distances& part : parts) {
-    add_from(part, grad, [&](Weights& g) { part.sweep.pull_back(seeds(part, deltas, first), g); });
-    first += static_cast<int64_t>(part.nodes.size());
-  }
+void add_gradient(const Distances& distances, const Weights& deltas, Weights& grad) {
+  add_from(distances, grad,
+           [&](Weights& g) { distances.scores.add_vjp(seed(distances, deltas), g); });
 }
 
 /// Differentiates the gradient of distances with respect to the graph and the deltas.
-class GradientRule final : public Rule {
+class DistancesGradRule final : public Rule {
  public:
-  GradientRule(Parts parts, Weights deltas)
-      : parts_(std::move(parts)), deltas_(std::move(deltas)) {}
+  DistancesGradRule(Shared distances, Weights deltas)
+      : distances_(std::move(distances)), deltas_(std::move(deltas)) {}
 
   void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override {
-    int64_t first = 0;
-    for (const Distances& part : *parts_) {
-      const Weights direction = restrict_to(part, deltas[0]);
-      const Buffer<double> moved = part.sweep.push_forward(direction);
-      if (grads[0])
-        add_from(part, *grads[0], [&](Weights& g) {
-          part.sweep.pull_back_moved(seeds(part, deltas_, first), Buffer<double>(moved.size(), 0.0),
-                                     direction, moved, 1.0, g);
-        });
-      if (grads[1])
-        dispatch(grads[1]->dtype(), [&](auto kind) {
-          auto out = grads[1]->fill<decltype(kind)>();
-          for (size_t i = 0; i < part.nodes.size(); ++i)
-            out[static_cast<size_t>(first) + i] +=
-                static_cast<decltype(kind)>(moved[part.nodes[i]]);
-        });
-      first += static_cast<int64_t>(part.nodes.size());
-    }
+    const Weights tangent = restrict_to(*distances_, deltas[0]);
+    const Buffer<double> score_tangent = distances_->scores.jvp(tangent);
+    if (grads[0])
+      add_from(*distances_, *grads[0], [&](Weights& g) {
+        distances_->scores.add_vjp_tangent(seed(*distances_, deltas_),
+                                           Buffer<double>(score_tangent.size(), 0.0), tangent,
+                                           score_tangent, 1.0, g);
+      });
+    if (grads[1])
+      dispatch(grads[1]->dtype(), [&](auto kind) {
+        auto out = grads[1]->fill<decltype(kind)>();
+        for (size_t i = 0; i < distances_->nodes.size(); ++i)
+          out[i] += static_cast<decltype(kind)>(score_tangent[distances_->nodes[i]]);
+      });
   }
 
  private:
-  Parts parts_;
+  Shared distances_;
   Weights deltas_;
 };
 
 class DistancesRule final : public Rule {
  public:
-  DistancesRule(Parts parts, Graph graph) : parts_(std::move(parts)), graph_(std::move(graph)) {}
+  DistancesRule(Shared distances, Graph graph)
+      : distances_(std::move(distances)), graph_(std::move(graph)) {}
 
   void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override {
-    add_gradient(*parts_, deltas[0], *grads[0]);
+    add_gradient(*distances_, deltas[0], *grads[0]);
   }
   std::vector<Graph> record(std::span<const Graph> deltas,
                             const std::vector<bool>&) const override {
     Weights grad = Weights::zeros(graph_.num_arcs(), graph_.dtype());
-    add_gradient(*parts_, deltas[0].weights(), grad);
+    add_gradient(*distances_, deltas[0].weights(), grad);
     const Graph inputs[] = {graph_, deltas[0]};
     std::unique_ptr<Rule> rule;
-    if (tracks(inputs)) rule = std::make_unique<GradientRule>(parts_, deltas[0].weights());
+    if (tracks(inputs)) rule = std::make_unique<DistancesGradRule>(distances_, deltas[0].weights());
     return {arcgrad::record(op, graph_.topology_ptr(), std::move(grad), inputs, std::move(rule))};
   }
 
  private:
-  Parts parts_;
+  Shared distances_;
   Graph graph_;
 };
 
 }  // namespace
 
-Graph record_distances(const char* op, const Graph& graph, std::vector<Distances> parts,
-                       DType dtype) {
+Graph record_distances(const char* op, const Graph& graph, Distances distances, DType dtype) {
   Buffer<double> scores;
-  for (const Distances& part : parts)
-    for (int32_t n : part.nodes) scores.push_back(part.sweep.score(n));
+  for (int32_t n : distances.nodes) scores.push_back(distances.scores.score(n));
   Arrays arrays{2, {0}, {1}, {}, {}, {}, {}};
   arrays.src.assign(scores.size(), 0);
   arrays.dst.assign(scores.size(), 1);
@@ -108,8 +101,8 @@ Graph record_distances(const char* op, const Graph& graph, std::vector<Distances
   std::iota(arrays.ilabel.begin(), arrays.ilabel.end(), 0);
   std::unique_ptr<Rule> rule;
   if (tracks(graph))
-    rule = std::make_unique<DistancesRule>(
-        std::make_shared<const std::vector<Distances>>(std::move(parts)), graph.snapshot());
+    rule = std::make_unique<DistancesRule>(std::make_shared<const Distances>(std::move(distances)),
+                                           graph.snapshot());
   return record(op, std::make_shared<Topology>(std::move(arrays)), Weights::from(scores, dtype),
                 {&graph, 1}, std::move(rule));
 }

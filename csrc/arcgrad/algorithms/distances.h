@@ -1,24 +1,22 @@
 #pragma once
 
-#include <vector>
-
 #include "arcgrad/algorithms/path_scores.h"
 #include "arcgrad/autograd/tape.h"
 
 namespace arcgrad {
 
-/// Some distances of one sweep, as outputs of an op.
+/// Scores of some nodes, to be the outputs of an op.
 struct Distances {
-  PathScores sweep;
-  /// Arc of the op's input for each arc of the sweep, or -1; empty if they are the same.
+  PathScores scores;
+  /// The arc of the op's input for each arc that the scores were computed on, or -1; empty if they
+  /// are the same.
   Column arcs;
-  /// Node of the sweep for each output.
+  /// The node of each output.
   Column nodes;
 };
 
-/// Records an op whose outputs are distances: one arc for each entry of each `parts[i].nodes`, in
-/// order, between two nodes, with the label its number.
-Graph record_distances(const char* op, const Graph& graph, std::vector<Distances> parts,
-                       DType dtype);
+/// Records an op whose outputs are distances: a graph of two nodes with one arc per entry of
+/// `distances.nodes`, labelled 0, 1, 2, ...
+Graph record_distances(const char* op, const Graph& graph, Distances distances, DType dtype);
 
 }  // namespace arcgrad

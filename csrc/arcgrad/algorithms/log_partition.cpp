@@ -9,82 +9,105 @@ namespace {
 /// Differentiates posteriors * delta with respect to the graph and delta.
 class PosteriorsRule final : public Rule {
  public:
-  PosteriorsRule(std::shared_ptr<const LogPartition> total, double delta)
-      : total_(std::move(total)), delta_(delta) {}
+  PosteriorsRule(std::shared_ptr<const LogPartition> partition, double delta)
+      : partition_(std::move(partition)), delta_(delta) {}
 
   void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override {
-    if (grads[0]) total_->add_hvp(deltas[0], delta_, *grads[0]);
-    if (grads[1]) {
-      Weights slope = Weights::scalar(total_->slope(deltas[0]));
-      ArcMap::identity().apply(slope, *grads[1], 1.0);
-    }
+    if (grads[0]) partition_->add_hvp(deltas[0], delta_, *grads[0]);
+    if (grads[1])
+      ArcMap::identity().apply(Weights::scalar(partition_->jvp(deltas[0])), *grads[1], 1.0);
   }
 
  private:
-  std::shared_ptr<const LogPartition> total_;
+  std::shared_ptr<const LogPartition> partition_;
   double delta_;
+};
+
+class ForwardScoreRule final : public Rule {
+ public:
+  ForwardScoreRule(std::shared_ptr<const LogPartition> partition, Graph graph)
+      : partition_(std::move(partition)), graph_(std::move(graph)) {}
+
+  void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override {
+    partition_->add_posteriors(deltas[0][0], *grads[0]);
+  }
+  std::vector<Graph> record(std::span<const Graph> deltas,
+                            const std::vector<bool>&) const override {
+    return {record_posteriors(op, graph_, partition_, deltas[0], graph_.dtype())};
+  }
+
+ private:
+  std::shared_ptr<const LogPartition> partition_;
+  Graph graph_;
 };
 
 }  // namespace
 
 LogPartition::LogPartition(const char* op, const Graph& graph, bool keep)
-    : sweep_(graph.topology_ptr(), graph.weights(), graph.topology().start(),
-             {.op = op, .keep = keep, .targets = graph.topology().accept()}) {
+    : scores_(graph.topology_ptr(), graph.weights(), graph.topology().start(),
+              {.op = op, .keep = keep, .targets = graph.topology().accept()}) {
   const auto accept = graph.topology().accept();
-  ends_.assign(accept.begin(), accept.end());
+  accept_.assign(accept.begin(), accept.end());
   double top = kNegInf;
-  for (int32_t n : ends_) top = std::max(top, share_.emplace_back(sweep_.score(n)));
+  for (int32_t n : accept_) top = std::max(top, posterior_.emplace_back(scores_.score(n)));
   if (top == kNegInf) {
-    std::ranges::fill(share_, 0.0);
+    std::ranges::fill(posterior_, 0.0);
     return;
   }
   double sum = 0.0;
-  // Scores too large for a number are equal.
-  for (double& share : share_) sum += share = share == top ? 1.0 : std::exp(share - top);
-  for (double& share : share_) share /= sum;
+  // Comparing with `top` also handles scores of +inf.
+  for (double& p : posterior_) sum += p = p == top ? 1.0 : std::exp(p - top);
+  for (double& p : posterior_) p /= sum;
   value_ = top + std::log(sum);
 }
 
 Buffer<double> LogPartition::seed(double factor) const {
-  Buffer<double> seed(static_cast<size_t>(sweep_.topology().num_nodes()), 0.0);
-  for (size_t i = 0; i < ends_.size(); ++i) seed[ends_[i]] = factor * share_[i];
+  Buffer<double> seed(static_cast<size_t>(scores_.topology().num_nodes()), 0.0);
+  for (size_t i = 0; i < accept_.size(); ++i) seed[accept_[i]] = factor * posterior_[i];
   return seed;
 }
 
-double LogPartition::mean(const Buffer<double>& moved) const {
+double LogPartition::mean(const Buffer<double>& score_tangent) const {
   double mean = 0.0;
-  for (size_t i = 0; i < ends_.size(); ++i) mean += share_[i] * moved[ends_[i]];
+  for (size_t i = 0; i < accept_.size(); ++i) mean += posterior_[i] * score_tangent[accept_[i]];
   return mean;
 }
 
 void LogPartition::add_posteriors(double factor, Weights& grad) const {
-  sweep_.pull_back(seed(factor), grad);
+  scores_.add_vjp(seed(factor), grad);
 }
 
-double LogPartition::slope(const Weights& direction) const {
-  return mean(sweep_.push_forward(direction));
-}
+double LogPartition::jvp(const Weights& tangent) const { return mean(scores_.jvp(tangent)); }
 
-void LogPartition::add_hvp(const Weights& direction, double factor, Weights& grad) const {
-  const Buffer<double> moved = sweep_.push_forward(direction);
-  const double centre = mean(moved);
-  Buffer<double> seed_moved(moved.size(), 0.0);
-  for (size_t i = 0; i < ends_.size(); ++i)
-    seed_moved[ends_[i]] = share_[i] * (moved[ends_[i]] - centre);
-  sweep_.pull_back_moved(seed(1.0), std::move(seed_moved), direction, moved, factor, grad);
+void LogPartition::add_hvp(const Weights& tangent, double factor, Weights& grad) const {
+  const Buffer<double> score_tangent = scores_.jvp(tangent);
+  const double centre = mean(score_tangent);
+  Buffer<double> seed_tangent(score_tangent.size(), 0.0);
+  for (size_t i = 0; i < accept_.size(); ++i)
+    seed_tangent[accept_[i]] = posterior_[i] * (score_tangent[accept_[i]] - centre);
+  scores_.add_vjp_tangent(seed(1.0), std::move(seed_tangent), tangent, score_tangent, factor, grad);
 }
 
 Graph record_posteriors(const char* op, const Graph& graph,
-                        std::shared_ptr<const LogPartition> total, const Graph& delta,
+                        std::shared_ptr<const LogPartition> partition, const Graph& delta,
                         DType dtype) {
   Weights posteriors = Weights::zeros_later(graph.num_arcs(), dtype);
   const double factor = delta.item();
-  total->add_posteriors(factor, posteriors);
+  partition->add_posteriors(factor, posteriors);
   posteriors.clear();
   const Graph inputs[] = {graph, delta};
   std::unique_ptr<Rule> rule;
-  if (tracks(inputs)) rule = std::make_unique<PosteriorsRule>(std::move(total), factor);
+  if (tracks(inputs)) rule = std::make_unique<PosteriorsRule>(std::move(partition), factor);
   return record(op, graph.topology_ptr(), std::move(posteriors), inputs, std::move(rule));
+}
+
+Graph forward_score_of_arcs(const char* op, const Graph& graph) {
+  const bool keep = tracks(graph);
+  auto partition = std::make_shared<const LogPartition>(op, graph, keep);
+  Weights value = Weights::scalar(partition->value());
+  std::unique_ptr<Rule> rule;
+  if (keep) rule = std::make_unique<ForwardScoreRule>(std::move(partition), graph.snapshot());
+  return record(op, scalar_topology(), std::move(value), {&graph, 1}, std::move(rule));
 }
 
 }  // namespace arcgrad

@@ -8,32 +8,37 @@
 
 namespace arcgrad {
 
-/// The log-sum of the scores of all accepted paths of a graph, with its derivatives.
+/// The log partition function of a graph, log sum over accepted paths of exp(score), with its
+/// derivatives: the gradient is the posterior of each arc.
 class LogPartition {
  public:
-  /// `keep` says whether derivatives will be asked for.
+  /// `keep` stores what the derivatives need.
   LogPartition(const char* op, const Graph& graph, bool keep);
 
   double value() const { return value_; }
   /// Adds `factor` times the posterior of each arc to `grad`.
   void add_posteriors(double factor, Weights& grad) const;
-  /// The derivative of the value when the weights move along `direction`.
-  double slope(const Weights& direction) const;
-  /// Adds `factor` times the derivative of the posteriors along `direction` to `grad`.
-  void add_hvp(const Weights& direction, double factor, Weights& grad) const;
+  /// The derivative of the value along `tangent`.
+  double jvp(const Weights& tangent) const;
+  /// Adds `factor` times the Hessian of the value times `tangent` to `grad`.
+  void add_hvp(const Weights& tangent, double factor, Weights& grad) const;
 
  private:
   Buffer<double> seed(double factor) const;
-  double mean(const Buffer<double>& moved) const;
+  double mean(const Buffer<double>& score_tangent) const;
 
-  PathScores sweep_;
-  std::vector<int32_t> ends_;
-  std::vector<double> share_;  // of each accept node in the total
+  PathScores scores_;
+  std::vector<int32_t> accept_;
+  std::vector<double> posterior_;  // of ending at each accept node
   double value_ = kNegInf;
 };
 
-/// The posteriors of `graph` times the scalar `delta`, on the tape; `total` belongs to `graph`.
+/// Records the posteriors of `graph` times the scalar `delta`; `partition` belongs to `graph`.
 Graph record_posteriors(const char* op, const Graph& graph,
-                        std::shared_ptr<const LogPartition> total, const Graph& delta, DType dtype);
+                        std::shared_ptr<const LogPartition> partition, const Graph& delta,
+                        DType dtype);
+
+/// The forward score computed over the arcs of the graph; a product is materialized first.
+Graph forward_score_of_arcs(const char* op, const Graph& graph);
 
 }  // namespace arcgrad

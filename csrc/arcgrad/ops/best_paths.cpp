@@ -5,7 +5,7 @@
 #include <unordered_map>
 
 #include "arcgrad/algorithms/batch.h"
-#include "arcgrad/algorithms/path_chain.h"
+#include "arcgrad/algorithms/best_path.h"
 #include "arcgrad/algorithms/path_scores.h"
 #include "arcgrad/ops.h"
 
@@ -85,24 +85,24 @@ class Losses {
   explicit Losses(const Graph& graph)
       : topology_(graph.topology()),
         weights_(graph.weights().cast(DType::float64)),
-        sweep_(graph.topology_ptr(), weights_, topology_.accept(),
-               {.op = kOp, .direction = Direction::reverse, .semiring = Semiring::tropical}) {
-    for (const int32_t n : topology_.start()) best_ = std::max(best_, sweep_.score(n));
+        scores_(graph.topology_ptr(), weights_, topology_.accept(),
+                {.op = kOp, .direction = Direction::reverse, .semiring = Semiring::tropical}) {
+    for (const int32_t n : topology_.start()) best_ = std::max(best_, scores_.score(n));
   }
 
   const Topology& topology() const { return topology_; }
   bool has_path() const { return best_ > kNegInf; }
-  double of_start(int32_t node) const { return best_ - sweep_.score(node); }
+  double of_start(int32_t node) const { return best_ - scores_.score(node); }
   /// Calls `visit(loss, arc, destination)` for the ways on from a node that lead to an end.
   template <class Visit>
   void for_steps(int32_t node, const Visit& visit) const {
-    const double best = sweep_.score(node);
+    const double best = scores_.score(node);
     if (best == kNegInf) return;
     if (topology_.is_accept(node)) visit(best, kEnd, -1);
     const Adjacency& out = topology_.out();
     const auto weight = weights_.view<double>();
     for (int32_t k = out.offset[node]; k < out.offset[node + 1]; ++k) {
-      const double way = weight[out.arc(k)] + sweep_.score(out.node[k]);
+      const double way = weight[out.arc(k)] + scores_.score(out.node[k]);
       if (way > kNegInf) visit(best - way, out.arc(k), out.node[k]);
     }
   }
@@ -110,7 +110,7 @@ class Losses {
  private:
   const Topology& topology_;
   Weights weights_;
-  PathScores sweep_;
+  PathScores scores_;
   double best_ = kNegInf;
 };
 

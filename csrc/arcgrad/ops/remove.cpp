@@ -110,16 +110,16 @@ class Closures {
     arrays_.ilabel.assign(arcs_.size(), kEpsilon);
     Weights weights = Weights::zeros(static_cast<int64_t>(arcs_.size()), graph_.dtype());
     ArcMap::gather(arcs_).apply(graph_.weights(), weights, 1.0);
-    PathScores sweep(std::make_shared<Topology>(std::move(arrays_)), weights, sources_,
-                     {.op = "remove",
-                      .semiring = semiring_,
-                      .keep = tracks(graph_),
-                      .targets = targets_,
-                      .exact_sums = true,
-                      .names = names_});
-    std::vector<Distances> parts;
-    parts.push_back({std::move(sweep), std::move(arcs_), std::move(targets_)});
-    return record_distances("remove", graph_, std::move(parts), graph_.dtype());
+    PathScores scores(std::make_shared<Topology>(std::move(arrays_)), weights, sources_,
+                      {.op = "remove",
+                       .semiring = semiring_,
+                       .keep = tracks(graph_),
+                       .targets = targets_,
+                       .exact_sums = true,
+                       .names = names_});
+    return record_distances("remove", graph_,
+                            {std::move(scores), std::move(arcs_), std::move(targets_)},
+                            graph_.dtype());
   }
 
  private:

@@ -7,16 +7,15 @@ namespace arcgrad {
 
 Graph shortest_distance(const Graph& graph, bool reverse, Semiring semiring) {
   const Topology& t = graph.topology();
-  PathScores sweep(graph.topology_ptr(), graph.weights(), reverse ? t.accept() : t.start(),
-                   {.op = "shortest_distance",
-                    .direction = reverse ? Direction::reverse : Direction::forward,
-                    .semiring = semiring,
-                    .keep = tracks(graph)});
+  PathScores scores(graph.topology_ptr(), graph.weights(), reverse ? t.accept() : t.start(),
+                    {.op = "shortest_distance",
+                     .direction = reverse ? Direction::reverse : Direction::forward,
+                     .semiring = semiring,
+                     .keep = tracks(graph)});
   Column nodes(static_cast<size_t>(t.num_nodes()));
   std::iota(nodes.begin(), nodes.end(), 0);
-  std::vector<Distances> parts;
-  parts.push_back({std::move(sweep), {}, std::move(nodes)});
-  return record_distances("shortest_distance", graph, std::move(parts), DType::float64);
+  return record_distances("shortest_distance", graph, {std::move(scores), {}, std::move(nodes)},
+                          DType::float64);
 }
 
 }  // namespace arcgrad

@@ -15,7 +15,7 @@ namespace arcgrad {
 namespace {
 
 /// Consecutive ids from `begin` up to but not including `end`.
-struct IdRange {
+struct Range {
   int32_t begin = 0, end = 0;
 };
 
@@ -27,21 +27,20 @@ struct IdRange {
 // stay in a token, move to a blank, or enter the next token. The result has the same paths as the
 // input side of compose(tokens.graph(), target) without epsilon arcs, in O(nodes + arcs) time.
 //
-// A target is read through one of two classes, SequenceTarget or LatticeTarget, with the same
-// members.
+// A target is read through one of two classes, Sequence or Lattice, with the same members.
 
 /// A target that is one label sequence: occurrence i goes from node i to node i + 1.
-class SequenceTarget {
+class Sequence {
  public:
-  explicit SequenceTarget(std::span<const int32_t> labels) : labels_(labels) {}
+  explicit Sequence(std::span<const int32_t> labels) : labels_(labels) {}
   int32_t num_nodes() const { return num_occurrences() + 1; }
   int32_t num_occurrences() const { return static_cast<int32_t>(labels_.size()); }
   bool is_start(int32_t node) const { return node == 0; }
   bool is_accept(int32_t node) const { return node == num_occurrences(); }
   bool has_out(int32_t node) const { return node < num_occurrences(); }
-  IdRange occurrences(int32_t node) const { return {std::max(node - 1, 0), node}; }
+  Range occurrences(int32_t node) const { return {std::max(node - 1, 0), node}; }
   int32_t label(int32_t occurrence) const { return labels_[occurrence]; }
-  IdRange arcs(int32_t occurrence) const { return {occurrence, occurrence + 1}; }
+  Range arcs(int32_t occurrence) const { return {occurrence, occurrence + 1}; }
   int32_t source(int32_t arc) const { return arc; }
   int32_t original(int32_t) const { return -1; }
 
@@ -51,9 +50,9 @@ class SequenceTarget {
 
 /// A target that is a connected acceptor, with nodes in topological order of its strongly connected
 /// components. It has at most one epsilon arc, which carries the score of the empty string.
-class LatticeTarget {
+class Lattice {
  public:
-  explicit LatticeTarget(const Topology& t)
+  explicit Lattice(const Topology& t)
       : is_start_(t.num_nodes()), is_accept_(t.num_nodes()), has_out_(t.num_nodes()) {
     const int32_t num_nodes = t.num_nodes();
     const Order& order = t.order();
@@ -96,11 +95,11 @@ class LatticeTarget {
   bool is_start(int32_t node) const { return is_start_[node]; }
   bool is_accept(int32_t node) const { return is_accept_[node]; }
   bool has_out(int32_t node) const { return has_out_[node]; }
-  IdRange occurrences(int32_t node) const {
+  Range occurrences(int32_t node) const {
     return {first_occurrence_[node], first_occurrence_[node + 1]};
   }
   int32_t label(int32_t occurrence) const { return label_[occurrence]; }
-  IdRange arcs(int32_t occurrence) const {
+  Range arcs(int32_t occurrence) const {
     return {first_arc_[occurrence], first_arc_[occurrence + 1]};
   }
   int32_t source(int32_t arc) const { return source_[arc]; }
@@ -146,13 +145,13 @@ class Aligner {
   Column taken;
 
  private:
-  static constexpr bool is_lattice = std::is_same_v<Target, LatticeTarget>;
+  static constexpr bool is_lattice = std::is_same_v<Target, Lattice>;
 
   /// The blank nodes at a node of the target; -1 if absent.
   struct Blanks {
     int32_t start = -1;  // before the first frame
     int32_t lead = -1;   // any number of blanks before the first token
-    IdRange counted;     // one node per blank since the last token
+    Range counted;       // one node per blank since the last token
     int32_t run = -1;    // further blanks, with a self-loop
     bool has_own_lead() const { return lead >= 0 && lead != run; }
   };
@@ -161,7 +160,7 @@ class Aligner {
     int64_t next = 0;
     const bool counts_all = rules_.gap.is_limited();
     for (int32_t node = 0; node < target_.num_nodes(); ++node) {
-      const IdRange here = target_.occurrences(node);
+      const Range here = target_.occurrences(node);
       for (int32_t o = here.begin; o < here.end; ++o) {
         first_[o] = static_cast<int32_t>(next);
         next += rules_.duration(target_.label(o)).num_counted();
@@ -195,7 +194,7 @@ class Aligner {
       const int32_t start = rules_.blank == Blank::optional ? blanks.lead : blanks.start;
       if (start >= 0) arrays.start.push_back(start);
       if (!target_.is_accept(node)) continue;
-      const IdRange here = target_.occurrences(node);
+      const Range here = target_.occurrences(node);
       if (rules_.blank != Blank::forced)
         for (int32_t o = here.begin; o < here.end; ++o) accept(ends(o));
       if (!rules_.has_blank() && blanks.start >= 0) arrays.accept.push_back(blanks.start);
@@ -210,12 +209,12 @@ class Aligner {
       }
   }
 
-  void accept(IdRange nodes) {
+  void accept(Range nodes) {
     for (int32_t n = nodes.begin; n < nodes.end; ++n) arrays.accept.push_back(n);
   }
 
   /// The nodes in which an occurrence may end.
-  IdRange ends(int32_t occurrence) const {
+  Range ends(int32_t occurrence) const {
     const FrameRange& frames = rules_.duration(target_.label(occurrence));
     const int32_t first = first_[occurrence];
     return {first + frames.least - 1, first + frames.num_counted()};
@@ -225,7 +224,7 @@ class Aligner {
   template <class Add>
   void each_arc(Add add) const {
     for (int32_t node = 0; node < target_.num_nodes(); ++node) {
-      const IdRange here = target_.occurrences(node);
+      const Range here = target_.occurrences(node);
       for (int32_t o = here.begin; o < here.end; ++o) each_token_arc(o, add);
       each_blank_arc(node, add);
     }
@@ -236,7 +235,7 @@ class Aligner {
   template <class Add>
   void each_token_arc(int32_t occurrence, Add& add) const {
     const int32_t label = target_.label(occurrence), first = first_[occurrence];
-    const IdRange arcs = target_.arcs(occurrence);
+    const Range arcs = target_.arcs(occurrence);
     for (int32_t a = arcs.begin; a < arcs.end; ++a)
       each_entry(target_.source(a), label,
                  [&](int32_t from) { add(from, first, label, target_.original(a)); });
@@ -249,10 +248,10 @@ class Aligner {
   /// Calls enter(n) for every node n from which a token that leaves `node` of the target may begin.
   template <class Enter>
   void each_entry(int32_t node, int32_t label, Enter enter) const {
-    const IdRange here = target_.occurrences(node);
+    const Range here = target_.occurrences(node);
     for (int32_t o = here.begin; o < here.end; ++o) {
       if (!rules_.may_touch(target_.label(o), label)) continue;
-      const IdRange from = ends(o);
+      const Range from = ends(o);
       for (int32_t n = from.begin; n < from.end; ++n) enter(n);
     }
     const Blanks& blanks = blanks_[node];
@@ -275,9 +274,9 @@ class Aligner {
       add_blank(run, run);
     };
     const auto leave_tokens = [&](int32_t blank) {
-      const IdRange here = target_.occurrences(node);
+      const Range here = target_.occurrences(node);
       for (int32_t o = here.begin; o < here.end; ++o) {
-        const IdRange from = ends(o);
+        const Range from = ends(o);
         for (int32_t n = from.begin; n < from.end; ++n) add_blank(n, blank);
       }
     };
@@ -332,7 +331,7 @@ class CtcArcs : public ArcRule {
 
   int32_t num_arcs() const override { return num_arcs_; }
   void make(Arrays& arrays) const override {
-    const SequenceTarget sequence(target_);
+    const Sequence sequence(target_);
     Aligner aligner("alignment_graph", rules_, sequence);
     arrays.src = std::move(aligner.arrays.src);
     arrays.dst = std::move(aligner.arrays.dst);
@@ -365,7 +364,7 @@ Graph align(const char* op, const Tokens::Rules& rules, std::span<const int32_t>
     return {std::make_shared<Topology>(std::move(arrays), std::move(arcs)),
             Weights::zeros(num_arcs, dtype), calc_grad};
   }
-  const SequenceTarget sequence(target);
+  const Sequence sequence(target);
   Aligner aligner(op, rules, sequence);
   const auto num_arcs = static_cast<int64_t>(aligner.arrays.src.size());
   return {std::make_shared<Topology>(std::move(aligner.arrays)), Weights::zeros(num_arcs, dtype),
@@ -423,7 +422,7 @@ Graph alignment_graph(const Tokens& tokens, const Graph& target, bool outputs) {
            ", but that of arc ", a, " is ", labels[a]);
   }
   const Graph connected = has_epsilon ? remove(target) : connect(target);
-  const LatticeTarget lattice(connected.topology());
+  const Lattice lattice(connected.topology());
   Aligner aligner(op, tokens.rules(), lattice);
   if (outputs) {
     const auto of_target = connected.topology().olabel();

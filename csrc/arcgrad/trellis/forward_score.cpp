@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "arcgrad/algorithms/log_partition.h"
-#include "arcgrad/ops/of_arcs.h"
 #include "arcgrad/runtime/key_index.h"
 #include "arcgrad/trellis/batch.h"
 

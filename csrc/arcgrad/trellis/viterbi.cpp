@@ -5,8 +5,6 @@
 
 #include "arcgrad/algorithms/batch.h"
 #include "arcgrad/algorithms/best_path.h"
-#include "arcgrad/algorithms/path_chain.h"
-#include "arcgrad/ops/of_arcs.h"
 #include "arcgrad/runtime/parallel.h"
 #include "arcgrad/runtime/thresholds.h"
 #include "arcgrad/trellis/best/best.h"

@@ -1,0 +1,97 @@
+#pragma once
+
+// The state of PathScores. It is filled by one of the recursions (path_scores_acyclic,
+// path_scores_best, path_scores_cyclic) and read by the derivatives (path_scores_derivatives).
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "arcgrad/algorithms/scaled.h"
+#include "arcgrad/core/semiring.h"
+#include "arcgrad/core/topology.h"
+#include "arcgrad/core/weights.h"
+
+namespace arcgrad {
+
+/// Along the arcs, or against them.
+enum class Direction : uint8_t { forward, reverse };
+
+/// What path scores are computed, and for whom.
+struct PathOptions {
+  const char* op = "";
+  Direction direction = Direction::forward;
+  Semiring semiring = Semiring::log;
+  /// Stores what the derivatives need.
+  bool keep = false;
+  /// Only paths that end here count, so a cycle elsewhere may diverge. Nothing: all nodes.
+  std::optional<std::span<const int32_t>> targets = std::nullopt;
+  /// Adds in the log domain, which is slow, but gives a single path exactly the sum of its arcs.
+  bool exact_sums = false;
+  /// The names of the nodes in errors; empty: their ids.
+  std::span<const int32_t> names = {};
+};
+
+/// A strongly connected component with the LU factors of (identity - arcs). Arc weights are
+/// relative to the scores of the best paths, so that no entry overflows.
+struct FactoredComponent {
+  std::vector<int32_t> nodes;  // those that paths reach
+  std::vector<double> scale;   // their scores relative to the best paths, as plain numbers
+  std::vector<double> lu;      // row by row
+  /// Solves (identity - arcs) x = rhs in place, and the transposed system.
+  void solve(std::vector<double>& rhs) const;
+  void solve_transposed(std::vector<double>& rhs) const;
+  /// Turns the mass that enters each node from outside into all mass that flows through it.
+  void solve_mass(Buffer<double>& mass) const;
+};
+
+struct PathTable {
+  TopologyPtr topology;
+  /// The arcs by which paths arrive at each node: incoming arcs, or outgoing ones in reverse.
+  const Adjacency* adjacency = nullptr;
+  bool keep = false;
+  /// The node at each position of the recursion; empty if position p is node p, or node p from the
+  /// end if the direction is reverse.
+  std::vector<int32_t> order;
+  bool is_reverse = false;
+
+  Buffer<Scaled> log_scores;    // log semiring
+  Buffer<double> plain_scores;  // tropical semiring, and exact sums without cycles
+
+  /// The index in `components` of each node, or -1; empty without cycles.
+  std::vector<int32_t> component_of;
+  std::vector<FactoredComponent> components;
+
+  // Tropical semiring only:
+  /// The slot of the best arc, or -1.
+  Buffer<int32_t> best_slot;
+  /// The other end of that arc, so that a traceback does not read `adjacency`; empty with cycles.
+  Buffer<int32_t> best_node;
+  /// With cycles: the component of the node, and how many arcs of its best path are inside.
+  Buffer<std::pair<int32_t, int32_t>> length_inside;
+  /// If arcs reach far, these instead of the three: a traceback finds the best arcs again.
+  Weights weights;
+  Buffer<uint8_t> is_source;
+
+  /// The local posterior of slot k of node n is term[k] * inverse_sum[n]. Stored as Weights because
+  /// these buffers are recycled.
+  Weights term_buffer;
+  double* term = nullptr;
+  Buffer<double> inverse_sum;
+
+  int32_t node(int32_t position) const {
+    if (!order.empty()) return order[position];
+    return is_reverse ? topology->num_nodes() - 1 - position : position;
+  }
+  const FactoredComponent* component(int32_t node) const {
+    return component_of.empty() || component_of[node] < 0 ? nullptr
+                                                          : &components[component_of[node]];
+  }
+  double score(int32_t node) const {
+    return log_scores.empty() ? plain_scores[node] : log(log_scores[node]);
+  }
+};
+
+}  // namespace arcgrad
