@@ -1,10 +1,15 @@
-"""The laws that hold for every op: what `spec.OPS` says, on random graphs."""
+"""The laws that hold for every op: what `spec.OPS` says, on random graphs.
+
+One test per row of `spec.OPS` draws graphs and checks all laws on them. A failure names its law.
+"""
 
 import copy
 import math
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -30,17 +35,46 @@ from tools import snapshot, weights, with_dtype, with_weights
 import arcgrad as ag
 
 
-def rows(condition=lambda op: True):
-    chosen = [op for op in OPS if condition(op)]
-    return pytest.mark.parametrize("op", chosen, ids=map(str, chosen))
+class Law(NamedTuple):
+    """`check(op, batch)` holds on any batch of arguments of the ops for which `applies(op)`.
+
+    A batch is a list of tuples of arguments. Most laws concern one call and take its first element.
+    """
+
+    name: str
+    applies: Callable[[Op], bool]
+    check: Callable[[Op, list[tuple]], None]
 
 
-every_op = rows()
-differentiable = rows(lambda op: op.gradient)
-twice_differentiable = rows(lambda op: op.second_order)
-with_lists = rows(lambda op: op.batch)
-several_inputs = {"add", "subtract", "compose", "intersect", "union", "concat"}
-with_slots = rows(lambda op: op.name in several_inputs and op.slots)
+LAWS: list[Law] = []
+
+
+def holds(applies=lambda op: True, *, of_batches=False):
+    """Add a function of an op and its arguments (or of a whole batch) to the laws."""
+
+    def add(check):
+        on_batch = check if of_batches else lambda op, batch: check(op, batch[0])
+        LAWS.append(Law(check.__name__, applies, on_batch))
+        return check
+
+    return add
+
+
+def differentiable(op):
+    return op.gradient
+
+
+def twice_differentiable(op):
+    return op.second_order
+
+
+def with_lists(op):
+    return op.batch
+
+
+def with_slots(op):
+    several_inputs = {"add", "subtract", "compose", "intersect", "union", "concat"}
+    return op.name in several_inputs and op.slots
 
 
 def assert_same(actual, expected, tolerance):
@@ -71,26 +105,17 @@ def assert_meaning(op: Op, arguments):
         assert_same(actual, expected, 1e-9)
 
 
-@given(graphs())
-def test_both_ways_to_read_a_language_agree(graph):
-    short = {s: v for s, v in language(graph).items() if max(map(len, s)) <= 3}
-    assert_same(strings(graph), short, 1e-9)
+@holds()
+def meaning(op, arguments):
+    assert_meaning(op, arguments)
 
 
-@every_op
-@given(data=st.data())
-def test_meaning(op: Op, data):
-    assert_meaning(op, data.draw(op.inputs))
-
-
-@rows(
+@holds(
     lambda op: (
         "cyclic" in op.variant and op.inputs is not level and op.name not in {"closure", "sample"}
     )
 )
-@given(data=st.data())
-def test_meaning_close_to_divergence(op: Op, data):
-    arguments = data.draw(op.inputs)
+def meaning_close_to_divergence(op, arguments):
     radii = list(map(spectral_radius, arguments))
     lifts = [math.log(0.999 / radius) if radius > 0 else 0.0 for radius in radii]
     lifted = [
@@ -98,6 +123,167 @@ def test_meaning_close_to_divergence(op: Op, data):
         for graph, lift in zip(arguments, lifts, strict=True)
     ]
     assert_meaning(op, lifted)
+
+
+@holds(with_slots)
+def meaning_with_the_same_graph_in_every_slot(op, arguments):
+    assert_meaning(op, [arguments[0]] * len(arguments))
+
+
+@holds(differentiable)
+def gradient(op, arguments):
+    assert_gradient(op.call, *arguments)
+
+
+@holds(twice_differentiable)
+def second_order(op, arguments):
+    assert_second_order(op.call, *arguments)
+
+
+@holds(with_slots)
+def gradient_with_the_same_graph_in_every_slot(op, arguments):
+    assert_gradient(lambda graph: op.call(*[graph] * len(arguments)), arguments[0])
+
+
+@holds(with_slots)
+def second_order_with_the_same_graph_in_every_slot(op, arguments):
+    assert_second_order(lambda graph: op.call(*[graph] * len(arguments)), arguments[0])
+
+
+@holds(differentiable)
+def inputs_are_unchanged(op, arguments):
+    before = list(map(snapshot, arguments))
+    output = op.call(*arguments)
+    ag.backward(output)
+    assert list(map(snapshot, arguments)) == before
+
+
+@holds(differentiable)
+def the_same_call_gives_the_same_bits(op, arguments):
+    first = snapshot(op.call(*arguments))
+    assert snapshot(op.call(*arguments)) == first
+    assert snapshot(op.call(*map(copy.deepcopy, arguments))) == first
+
+
+@holds(differentiable)
+def backward_stores_what_grad_returns(op, arguments):
+    inputs = leaves(arguments)
+    expected = ag.grad(op.call(*inputs), inputs)
+    ag.backward(op.call(*inputs))
+    for graph, gradient in zip(inputs, expected, strict=True):
+        assert weights(graph.grad()).tolist() == weights(gradient).tolist()
+
+
+@holds(differentiable)
+def no_grad_changes_no_value(op, arguments):
+    expected = op.call(*arguments)
+    with ag.no_grad():
+        actual = op.call(*arguments)
+    assert snapshot(actual) == snapshot(expected)
+    assert expected.calc_grad
+    assert not actual.calc_grad
+
+
+@holds(differentiable)
+def float32_is_close_to_float64(op, arguments):
+    narrow = [with_dtype(graph, "float32") for graph in arguments]
+    actual = op.read(op.call(*narrow))
+    assert_same(actual, op.read(op.call(*arguments)), 2e-5)
+
+
+@holds(differentiable)
+def many_threads_may_share_a_fresh_graph(op, arguments):
+    expected = snapshot(op.call(*arguments))
+    fresh = list(map(copy.deepcopy, arguments))
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(lambda _: op.call(*fresh), range(8)))
+    assert [snapshot(graph) for graph in results] == [expected] * 8
+
+
+@holds(lambda op: op.name in {"forward_score", "viterbi_score"} and "product" not in op.variant)
+def a_score_without_a_path_has_no_gradient(op, arguments):
+    dead = leaves(arguments)[0]
+    dead.set_weights(np.full(dead.num_arcs(), -math.inf))
+    score = op.call(dead)
+    # Only empty paths are left: one for each start that accepts.
+    empty = len(set(dead.start().tolist()) & set(dead.accept().tolist()))
+    log_sum = math.log(empty) if empty else -math.inf
+    expected = min(log_sum, 0.0) if op.name == "viterbi_score" else log_sum
+    assert score.item() == pytest.approx(expected, abs=1e-15)
+    assert not np.any(weights(ag.grad(score, dead)))
+
+
+@holds(
+    lambda op: (
+        op.name in {"add", "subtract", "compose", "intersect", "sequence_loss", "beam_search"}
+    )
+)
+def a_single_graph_is_used_with_every_element(op, arguments):
+    first, second = arguments
+    expected = [snapshot(op.call(first, second))] * 3
+    assert [snapshot(g) for g in op.call(first, [second] * 3)] == expected
+    assert [snapshot(g) for g in op.call([first] * 3, second)] == expected
+    assert [snapshot(g) for g in op.call([first], [second] * 3)] == expected
+    assert [snapshot(g) for g in op.call([first] * 3, [second])] == expected
+
+
+@holds(with_lists, of_batches=True)
+def a_list_equals_a_loop(op, batch):
+    expected = [snapshot(op.call(*arguments)) for arguments in batch]
+    columns = [list(column) for column in zip(*batch, strict=True)]
+    assert [snapshot(graph) for graph in op.call(*columns)] == expected
+
+
+@holds(with_lists, of_batches=True)
+def the_number_of_threads_changes_no_bit(op, batch):
+    before = ag.get_num_threads()
+    found = []
+    try:
+        for num_threads in (1, 2, 5):
+            ag.set_num_threads(num_threads)
+            columns = [leaves(column) for column in zip(*batch, strict=True)]
+            # One graph is shared by the whole batch: its gradient is a sum over the elements.
+            columns[0] = [columns[0][0]] * len(batch) if len(columns) == 1 else columns[0]
+            outputs = op.call(*columns)
+            ag.backward(outputs)
+            results = [snapshot(graph) for graph in outputs]
+            results += [snapshot(graph.grad()) for column in columns for graph in column]
+            found.append(results)
+    finally:
+        ag.set_num_threads(before)
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("op", OPS, ids=map(str, OPS))
+@given(data=st.data())
+def test_every_law(op: Op, data):
+    batch = data.draw(st.lists(op.inputs, min_size=1, max_size=4 if op.batch else 1))
+    laws = [law for law in LAWS if law.applies(op)]
+    # Graphs remember what calls computed from them, so each law has its turn to be the first.
+    first = data.draw(st.integers(0, len(laws) - 1))
+    failures = []
+    for law in laws[first:] + laws[:first]:
+        try:
+            law.check(op, batch)
+        except Exception as error:
+            failures.append((law.name, error))
+    if failures:
+        found = "\n".join(f"{name}: {type(e).__name__}: {e}" for name, e in failures)
+        raise AssertionError(f"{op} breaks these laws:\n{found}") from failures[0][1]
+
+
+def test_every_law_applies_to_an_op():
+    for law in LAWS:
+        assert any(map(law.applies, OPS)), law.name
+
+
+# The graphs that the laws are tried on
+
+
+@given(graphs())
+def test_both_ways_to_read_a_language_agree(graph):
+    short = {s: v for s, v in language(graph).items() if max(map(len, s)) <= 3}
+    assert_same(strings(graph), short, 1e-9)
 
 
 def best_rounds(graph, arcs):
@@ -137,157 +323,3 @@ def test_most_random_graphs_with_cycles_have_one_on_an_accepted_path(kind):
 @given(closable())
 def test_random_graphs_to_be_closed_can_be(graph):
     assert total(graph) < math.log(0.8)
-
-
-@with_slots
-@given(data=st.data())
-def test_meaning_with_the_same_graph_in_every_slot(op: Op, data):
-    arguments = data.draw(op.inputs)
-    assert_meaning(op, [arguments[0]] * len(arguments))
-
-
-@differentiable
-@given(data=st.data())
-def test_gradient(op: Op, data):
-    assert_gradient(op.call, *data.draw(op.inputs))
-
-
-@twice_differentiable
-@given(data=st.data())
-def test_second_order(op: Op, data):
-    assert_second_order(op.call, *data.draw(op.inputs))
-
-
-@with_slots
-@given(data=st.data())
-def test_gradient_with_the_same_graph_in_every_slot(op: Op, data):
-    arguments = data.draw(op.inputs)
-    assert_gradient(lambda graph: op.call(*[graph] * len(arguments)), arguments[0])
-
-
-@with_slots
-@given(data=st.data())
-def test_second_order_with_the_same_graph_in_every_slot(op: Op, data):
-    arguments = data.draw(op.inputs)
-    assert_second_order(lambda graph: op.call(*[graph] * len(arguments)), arguments[0])
-
-
-@differentiable
-@given(data=st.data())
-def test_inputs_are_unchanged(op: Op, data):
-    arguments = data.draw(op.inputs)
-    before = list(map(snapshot, arguments))
-    output = op.call(*arguments)
-    ag.backward(output)
-    assert list(map(snapshot, arguments)) == before
-
-
-@differentiable
-@given(data=st.data())
-def test_the_same_call_gives_the_same_bits(op: Op, data):
-    arguments = data.draw(op.inputs)
-    first = snapshot(op.call(*arguments))
-    assert snapshot(op.call(*arguments)) == first
-    assert snapshot(op.call(*map(copy.deepcopy, arguments))) == first
-
-
-@differentiable
-@given(data=st.data())
-def test_backward_stores_what_grad_returns(op: Op, data):
-    arguments = leaves(data.draw(op.inputs))
-    expected = ag.grad(op.call(*arguments), arguments)
-    ag.backward(op.call(*arguments))
-    for graph, gradient in zip(arguments, expected, strict=True):
-        assert weights(graph.grad()).tolist() == weights(gradient).tolist()
-
-
-@differentiable
-@given(data=st.data())
-def test_no_grad_changes_no_value(op: Op, data):
-    arguments = data.draw(op.inputs)
-    expected = op.call(*arguments)
-    with ag.no_grad():
-        actual = op.call(*arguments)
-    assert snapshot(actual) == snapshot(expected)
-    assert expected.calc_grad
-    assert not actual.calc_grad
-
-
-@with_lists
-@given(data=st.data())
-def test_a_list_equals_a_loop(op: Op, data):
-    batch = data.draw(st.lists(op.inputs, min_size=1, max_size=3))
-    expected = [snapshot(op.call(*arguments)) for arguments in batch]
-    columns = [list(column) for column in zip(*batch, strict=True)]
-    assert [snapshot(graph) for graph in op.call(*columns)] == expected
-
-
-@rows(
-    lambda op: (
-        op.name in {"add", "subtract", "compose", "intersect", "sequence_loss", "beam_search"}
-    )
-)
-@given(data=st.data())
-def test_a_single_graph_is_used_with_every_element(op: Op, data):
-    first, second = data.draw(op.inputs)
-    expected = [snapshot(op.call(first, second))] * 3
-    assert [snapshot(g) for g in op.call(first, [second] * 3)] == expected
-    assert [snapshot(g) for g in op.call([first] * 3, second)] == expected
-    assert [snapshot(g) for g in op.call([first], [second] * 3)] == expected
-    assert [snapshot(g) for g in op.call([first] * 3, [second])] == expected
-
-
-@differentiable
-@given(data=st.data())
-def test_float32_is_close_to_float64(op: Op, data):
-    arguments = data.draw(op.inputs)
-    narrow = [with_dtype(graph, "float32") for graph in arguments]
-    actual = op.read(op.call(*narrow))
-    assert_same(actual, op.read(op.call(*arguments)), 2e-5)
-
-
-@with_lists
-@given(data=st.data())
-def test_the_number_of_threads_changes_no_bit(op: Op, data):
-    batch = data.draw(st.lists(op.inputs, min_size=2, max_size=4))
-    before = ag.get_num_threads()
-    found = []
-    try:
-        for num_threads in (1, 2, 5):
-            ag.set_num_threads(num_threads)
-            columns = [leaves(column) for column in zip(*batch, strict=True)]
-            # One graph is shared by the whole batch: its gradient is a sum over the elements.
-            columns[0] = [columns[0][0]] * len(batch) if len(columns) == 1 else columns[0]
-            outputs = op.call(*columns)
-            ag.backward(outputs)
-            results = [snapshot(graph) for graph in outputs]
-            results += [snapshot(graph.grad()) for column in columns for graph in column]
-            found.append(results)
-    finally:
-        ag.set_num_threads(before)
-    assert found[0] == found[1] == found[2]
-
-
-@differentiable
-@given(data=st.data())
-def test_many_threads_may_share_a_fresh_graph(op: Op, data):
-    arguments = data.draw(op.inputs)
-    expected = snapshot(op.call(*map(copy.deepcopy, arguments)))
-    with ThreadPoolExecutor(4) as pool:
-        results = list(pool.map(lambda _: op.call(*arguments), range(8)))
-    assert [snapshot(graph) for graph in results] == [expected] * 8
-
-
-@rows(lambda op: op.name in {"forward_score", "viterbi_score"} and "product" not in op.variant)
-@given(data=st.data())
-def test_a_score_without_a_path_has_no_gradient(op: Op, data):
-    (graph,) = data.draw(op.inputs)
-    dead = leaves([graph])[0]
-    dead.set_weights(np.full(graph.num_arcs(), -math.inf))
-    score = op.call(dead)
-    # Only empty paths are left: one for each start that accepts.
-    empty = len(set(dead.start().tolist()) & set(dead.accept().tolist()))
-    log_sum = math.log(empty) if empty else -math.inf
-    expected = min(log_sum, 0.0) if op.name == "viterbi_score" else log_sum
-    assert score.item() == pytest.approx(expected, abs=1e-15)
-    assert not np.any(weights(ag.grad(score, dead)))
