@@ -258,10 +258,16 @@ BINARY = [ag.compose, ag.intersect, ag.add, ag.subtract, ag.equal, ag.isomorphic
 
 
 @pytest.mark.parametrize("op", UNARY, ids=lambda op: op.__name__)
-@pytest.mark.parametrize("junk", JUNK, ids=lambda junk: type(junk).__name__)
-def test_ops_refuse_what_is_no_graph(op, junk):
-    with pytest.raises(TypeError):
-        op(junk)
+def test_ops_refuse_what_is_no_graph(op):
+    answers = {}
+    for junk in JUNK:
+        try:
+            answers[repr(junk)] = op(junk)
+        except TypeError:
+            continue
+        except Exception as error:
+            answers[repr(junk)] = error
+    assert not answers, f"no TypeError, but these answers: {answers}"
 
 
 @pytest.mark.parametrize("op", BINARY, ids=lambda op: op.__name__)
