@@ -3,7 +3,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PYTEST := $(BIN)/python -m pytest $(PYTEST_ARGS)
+# One worker per processor. PYTEST_ARGS="-n 0" runs all tests in one process.
+PYTEST := $(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadgroup $(PYTEST_ARGS)
 
 BUILD := build/dev
 # The build uses the tools of the environment, so that repeated builds are incremental.

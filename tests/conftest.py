@@ -6,6 +6,7 @@ and draws the same examples in every run.
 
 import os
 import signal
+import sys
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -38,9 +39,30 @@ def pytest_configure(config: pytest.Config) -> None:
     # A shell has jobs in the background ignore it, and so would the programs that tests start.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    config.addinivalue_line("markers", "openfst: compares with OpenFst through pywrapfst")
+    if not config.pluginmanager.hasplugin("xdist"):
+        config.addinivalue_line(
+            "markers", "xdist_group: the worker of pytest-xdist that runs a test"
+        )
     if profile == "nightly":
         import pywrapfst  # noqa: F401  (the nightly run must not skip the comparison)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Groups of tests that one worker of pytest-xdist runs, with `--dist loadgroup`."""
+    for item in items:
+        if item.get_closest_marker("serial"):
+            item.add_marker(pytest.mark.xdist_group("serial"))
+        elif item.path.parent.name == "recipes":
+            # Their fixtures train models, once per module.
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+
+
+def pytest_collection_finish() -> None:
+    # The workers of pytest-xdist have about one processor each. The threads of arcgrad stay: they
+    # sleep when they find no work, and most tests of batches are about them.
+    if "PYTEST_XDIST_WORKER" in os.environ and "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
 
 
 @pytest.fixture

@@ -14,6 +14,8 @@ from tools import acceptor, build, run_python, snapshot, weights
 
 import arcgrad as ag
 
+pytestmark = pytest.mark.serial
+
 
 def emissions(count, length=20, labels=5):
     rng = np.random.default_rng(0)

@@ -153,6 +153,7 @@ print(round(sum(ag.parallel_for(outer, range(8)))))
     assert int(run_python(code)) == expected
 
 
+@pytest.mark.serial
 def test_use_after_fork_works():
     code = """
 import multiprocessing, warnings

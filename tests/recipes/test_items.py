@@ -113,6 +113,7 @@ def test_a_data_set_must_be_consistent():
         noise(seed=-1)
 
 
+@pytest.mark.serial
 def test_workers_give_what_the_process_itself_gives():
     data = letters.load("words", train=30, validation=5, test=5).train
     batches = []

@@ -134,6 +134,7 @@ def test_figure_5_has_a_curve_for_each_way_to_spell(tmp_path):
     assert "`arcgrad reproduce fig5 --data digits --quick --set " in written[0].read_text()
 
 
+@pytest.mark.serial
 def test_cells_can_be_trained_in_processes(tmp_path, capsys):
     reproduce("table3", out=tmp_path, settings=[*TINY, *PIECES], jobs=2)
     first, *lines = capsys.readouterr().out.splitlines()
@@ -146,6 +147,7 @@ def test_cells_can_be_trained_in_processes(tmp_path, capsys):
     assert "# Table 3: a convolution of graphs, on letters" in lines
 
 
+@pytest.mark.serial
 def test_processes_end_with_the_one_that_started_them(tmp_path):
     command = [sys.executable, "-m", "arcgrad.recipes.cli", "reproduce", "variants", "--quiet"]
     command += ["--jobs", "2", "--out", tmp_path, "--set", "data.train=40"]

@@ -20,6 +20,8 @@ from arcgrad.recipes.recognizer import Recognizer, load_data
 from arcgrad.recipes.run import load_environment
 from arcgrad.recipes.train import train
 
+pytestmark = pytest.mark.serial
+
 # Far more than it takes, on any machine.
 SECONDS = 300
 

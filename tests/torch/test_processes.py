@@ -16,6 +16,8 @@ import arcgrad as ag
 import arcgrad.torch as agt
 from arcgrad.tokens import Tokens
 
+pytestmark = pytest.mark.serial
+
 
 class Scores(Dataset):
     """Items that are computed with graphs."""

@@ -11,6 +11,8 @@ import arcgrad as ag
 
 torch = pytest.importorskip("torch")
 
+pytestmark = pytest.mark.serial
+
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="threads are shared on Linux")
 START = """
 import os, threading

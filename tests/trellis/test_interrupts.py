@@ -3,6 +3,8 @@
 import pytest
 from tools import run_python
 
+pytestmark = pytest.mark.serial
+
 INTERRUPT = """
 {first}
 import math
