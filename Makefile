@@ -44,7 +44,7 @@ install: $(VENV)/.installed ## Set up .venv with arcgrad (editable) and the deve
 # Checks
 
 test: lint example wheel ## Set up, check everything, run the tests
-	$(BIN)/ctest --test-dir $(BUILD) --output-on-failure --no-tests=ignore
+	$(BIN)/ctest --test-dir $(BUILD) --output-on-failure
 	$(PYTEST)
 
 test-long: install ## The tests with many more random graphs
