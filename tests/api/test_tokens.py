@@ -889,7 +889,8 @@ def test_named_constructors_are_what_their_names_say():
         ),
         (
             {"max_blanks": 2},
-            "limits on the number of blanks need a blank, but blank is 'none' and the limits are 0 to 2",
+            "limits on the number of blanks need a blank, but blank is 'none' and the limits are "
+            "0 to 2",
         ),
         (
             {"blank": "forced", "max_blanks": 0},
