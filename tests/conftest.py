@@ -76,6 +76,22 @@ def threads():
 
 
 @pytest.fixture
+def threshold():
+    """`threshold(name, value)` sets a size at which the code takes another path, for one test."""
+    from arcgrad import _core
+
+    before = {}
+
+    def change(name, value):
+        before.setdefault(name, old := _core.set_threshold(name, value))
+        return old
+
+    yield change
+    for name, value in before.items():
+        _core.set_threshold(name, value)
+
+
+@pytest.fixture
 def one_torch_thread():
     """On a busy machine the threads of torch wait for one another."""
     import torch

@@ -1,4 +1,8 @@
-"""Sweeps over arcs in order: sums as by the general recursion, best paths as by their meaning."""
+"""Path scores over arcs in order: sums as by the general recursion, best paths by their meaning.
+
+Graphs whose arcs reach far run other loops, which prefetch. Their tests lower the sizes from which
+on they run, so that thousands of arcs are enough.
+"""
 
 import math
 
@@ -8,6 +12,16 @@ from gradients import like
 from tools import weights
 
 import arcgrad as ag
+
+NEAR = 64  # nodes that near arcs span at most, where tests lower that size
+FAR = 4000  # nodes of a graph whose arcs reach far
+
+
+@pytest.fixture
+def far(threshold):
+    """Lower the sizes from which on the loops for far arcs run and prefetch."""
+    threshold("near_nodes", NEAR)
+    threshold("prefetched_arcs", 1000)
 
 
 class Arcs:
@@ -27,8 +41,8 @@ class Arcs:
         self.seed = rng.normal(size=num_nodes)
 
     def reaches_far(self):
-        """Whether the sweeps for far arcs run, as many nodes alone do not say."""
-        return np.mean(self.dst - self.src > 2**15) > 1 / 8
+        """Whether the loops for far arcs run, as many nodes alone do not say."""
+        return np.mean(self.dst - self.src > NEAR) > 1 / 8
 
     def graph(self, order, dtype="float64"):
         return ag.Graph.from_arrays(
@@ -83,7 +97,7 @@ def steep_at_first(rng, count):
 
 def hills(rng, count):
     """Scores rise and fall by thousands, several times."""
-    return rng.normal(3.0 * np.sin(np.linspace(0.0, 20.0, count)), 1.0)
+    return rng.normal(75.0 * np.sin(np.linspace(0.0, 20.0, count)), 1.0)
 
 
 def of_two_kinds(rng, count):
@@ -108,23 +122,35 @@ CASES = {
     "many starts": lambda: Arcs(2000, normal(1.0), starts=range(0, 2000, 100)),
     "many starts, falling": lambda: Arcs(2000, normal(-1.0), starts=range(0, 2000, 100)),
     "late starts": lambda: Arcs(2000, normal(1.0), starts=[1200, 1700], impossible=0.1),
-    "many nodes": lambda: Arcs(100_000, normal(0.5), impossible=0.01),
-    "many nodes, steep at first": lambda: Arcs(100_000, steep_at_first),
-    "many nodes, falling": lambda: Arcs(100_000, normal(-2.0)),
-    "many nodes, hills": lambda: Arcs(100_000, hills),
-    "many nodes, two heights of starts": lambda: Arcs(
-        100_000, of_two_kinds, step=8, starts=range(8)
-    ),
-    "many nodes, rugged": lambda: Arcs(100_000, clipped(40.0)),
-    "many nodes, dead ends": lambda: Arcs(100_000, normal(0.5), step=None, impossible=0.2),
-    "many nodes, most arcs impossible": lambda: Arcs(100_000, normal(2.0), impossible=0.9),
+}
+FAR_CASES = {
+    "rising": lambda: Arcs(FAR, normal(12.0), impossible=0.01),
+    "steep at first": lambda: Arcs(FAR, steep_at_first),
+    "falling": lambda: Arcs(FAR, normal(-50.0)),
+    "hills": lambda: Arcs(FAR, hills),
+    "two heights of starts": lambda: Arcs(FAR, of_two_kinds, step=8, starts=range(8)),
+    "rugged": lambda: Arcs(FAR, clipped(40.0)),
+    "dead ends": lambda: Arcs(FAR, normal(12.0), step=None, impossible=0.2),
+    "most arcs impossible": lambda: Arcs(FAR, normal(50.0), impossible=0.9),
 }
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_pushed_sums_are_those_of_the_general_recursion(name):
-    arcs = CASES[name]()
-    assert arcs.reaches_far() == name.startswith("many nodes")
+ALL_CASES = [*CASES, *(f"far: {name}" for name in FAR_CASES)]
+
+
+@pytest.fixture(params=ALL_CASES)
+def arcs(request):
+    """The arcs of a case, with lower thresholds if they are to reach far."""
+    _, kind, name = request.param.rpartition("far: ")
+    if not kind:
+        return CASES[request.param]()
+    request.getfixturevalue("far")
+    found = FAR_CASES[name]()
+    assert found.reaches_far()
+    return found
+
+
+def test_sums_in_order_are_those_of_the_general_recursion(arcs):
     pushed = arcs.results(np.arange(len(arcs.src)))
     general = arcs.results(arcs.shuffled)
     for what, expected in general.items():
@@ -137,9 +163,7 @@ def test_pushed_sums_are_those_of_the_general_recursion(name):
             )
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_float32_weights_give_the_same_scores(name):
-    arcs = CASES[name]()
+def test_float32_weights_give_the_same_scores(arcs):
     order = np.arange(len(arcs.src))
     arcs.weight = arcs.weight.astype("float32").astype("float64")
     single, double = arcs.results(order, "float32"), arcs.results(order)
@@ -147,9 +171,8 @@ def test_float32_weights_give_the_same_scores(name):
     np.testing.assert_allclose(single["posteriors"], double["posteriors"], rtol=1e-6, atol=1e-30)
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if "starts" not in name])
-def test_posteriors_of_every_cut_add_to_one(name):
-    arcs = CASES[name]()
+@pytest.mark.parametrize("arcs", [c for c in ALL_CASES if "starts" not in c], indirect=True)
+def test_posteriors_of_every_cut_add_to_one(arcs):
     score = ag.forward_score(graph := arcs.graph(np.arange(len(arcs.src))))
     posteriors = weights(ag.grad(score, graph))
     change = np.bincount(arcs.src, posteriors, arcs.num_nodes)
@@ -158,8 +181,10 @@ def test_posteriors_of_every_cut_add_to_one(name):
     np.testing.assert_allclose(crossing, float(score.item() > -math.inf), atol=1e-9)
 
 
-@pytest.mark.parametrize("count", [200, 100_000])
-def test_small_posteriors_are_kept(count):
+@pytest.mark.parametrize("count", [200, FAR])
+def test_small_posteriors_are_kept(count, request):
+    if count == FAR:
+        request.getfixturevalue("far")
     # Way k of many goes around the next nodes with a weight that is worse than they are by 2k.
     src = np.repeat(np.arange(count), 2)
     dst = np.where(np.arange(2 * count) % 2 == 0, src + 1, count)
@@ -185,8 +210,8 @@ def test_a_gradient_is_added_to_one_that_is_there():
     np.testing.assert_allclose(weights(ag.grad(both, graph)), 2.0 * once, rtol=1e-15)
 
 
-def test_what_is_on_no_path_has_posterior_zero():
-    arcs = CASES["many nodes, dead ends"]()
+def test_what_is_on_no_path_has_posterior_zero(far):
+    arcs = FAR_CASES["dead ends"]()
     order = np.arange(len(arcs.src))
     graph = arcs.graph(order)
     posteriors = weights(ag.grad(ag.forward_score(graph), graph))
@@ -196,8 +221,8 @@ def test_what_is_on_no_path_has_posterior_zero():
     assert not posteriors[is_dead].any()
 
 
-def test_a_seed_that_is_not_finite_stays_so():
-    arcs = CASES["many nodes"]()
+def test_a_seed_that_is_not_finite_stays_so(far):
+    arcs = FAR_CASES["rising"]()
     graph = arcs.graph(np.arange(len(arcs.src)))
     seed = ag.scalar_graph(math.inf, dtype="float64")
     gradient = weights(ag.grad(ag.forward_score(graph), graph, seed))
@@ -207,25 +232,25 @@ def test_a_seed_that_is_not_finite_stays_so():
 
 
 @pytest.mark.parametrize("bad", [math.inf, math.nan, 1e300])
-def test_a_seed_that_is_not_finite_does_not_reach_what_has_no_path_to_it(bad):
+def test_a_seed_that_is_not_finite_does_not_reach_what_has_no_path_to_it(bad, far):
     # Odd and even nodes are not connected. Scores grow, so that many arcs lose their share.
-    arcs = Arcs(100_000, lambda _, count: np.full(count, 0.1), step=2, starts=[0, 1])
+    arcs = Arcs(FAR, lambda _, count: np.full(count, 2.5), step=2, starts=[0, 1])
     arcs.dst -= (arcs.dst - arcs.src) % 2
     kept = arcs.dst > arcs.src
     arcs.src, arcs.dst, arcs.weight = arcs.src[kept], arcs.dst[kept], arcs.weight[kept]
     assert arcs.reaches_far()
     graph = arcs.graph(np.arange(len(arcs.src)))
     distances = ag.shortest_distance(graph)
-    for at in range(50_000, 60_000, 1_000):
+    for at in range(2000, 2400, 40):
         seed = np.zeros(arcs.num_nodes)
         seed[at], seed[-1] = bad, 1.0
         gradient = weights(ag.grad(distances, graph, like(distances, seed)))
         assert np.isfinite(gradient[arcs.src % 2 == 1]).all()
 
 
-def test_the_largest_seed_does_not_overflow():
+def test_the_largest_seed_does_not_overflow(far):
     # Far arcs that are impossible, so that all flows through the chain.
-    arcs = Arcs(300_000, lambda _, count: np.where(np.arange(count) % 2, -math.inf, 0.0), degree=2)
+    arcs = Arcs(FAR, lambda _, count: np.where(np.arange(count) % 2, -math.inf, 0.0), degree=2)
     assert arcs.reaches_far()
     graph = arcs.graph(np.arange(len(arcs.src)))
     largest = np.finfo(np.float64).max
@@ -257,8 +282,7 @@ def level(rng, count):
     return rng.integers(-2, 2, count).astype(np.float64)
 
 
-FAR = 100_000
-FAR_CASES = {
+BEST_CASES = {
     "normal": (normal(0.0), 0.0, [0], [FAR - 1]),
     "ties": (level, 0.0, [0], [FAR - 1]),
     "ties, many ends": (level, 0.0, [0, 1, 7], range(0, FAR, 50)),
@@ -272,9 +296,9 @@ FAR_CASES = {
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", FAR_CASES)
-def test_best_paths_over_far_arcs(name, dtype):
-    weight, impossible, starts, accepts = FAR_CASES[name]
+@pytest.mark.parametrize("name", BEST_CASES)
+def test_best_paths_over_far_arcs(name, dtype, far):
+    weight, impossible, starts, accepts = BEST_CASES[name]
     arcs = Arcs(FAR, weight, impossible=impossible)
     arcs.weight = arcs.weight.astype(dtype).astype("float64")
     assert arcs.reaches_far()
