@@ -514,7 +514,7 @@ def test_rejects_options_of_other_types(options):
 
 def test_rejects_emissions_that_are_no_dense_linear_graph():
     graph = flower(2, np.random.default_rng(0))
-    pattern = r"beam_search: the emissions must be .*, but they are none; make them with linear_gr"
+    pattern = r"beam_search: the emissions must be .*, but this graph is not one; make them with"
     for other in (graph, ag.chain_graph([0]), ag.compose(ag.linear_graph(1, 2), graph)):
         with pytest.raises(ValueError, match=pattern):
             ag.beam_search(graph, other)

@@ -68,8 +68,7 @@ std::vector<Graph> map2(const char* name, Op op, const std::vector<Graph>& first
   for (size_t i = 0; i < size; ++i) {
     const Graph &a = first[first.size() == 1 ? 0 : i], &b = second[second.size() == 1 ? 0 : i];
     // A composition with a dense linear graph is put off.
-    const bool is_deferred = !a.product() && !b.product() &&
-                             a.topology().dense().has_value() != b.topology().dense().has_value();
+    const bool is_deferred = !a.product() && !b.product() && is_emissions(a) != is_emissions(b);
     work += is_deferred ? 1 : work_of(a) + work_of(b);
   }
   return map_batch(

@@ -7,10 +7,6 @@
 namespace arcgrad {
 namespace {
 
-bool is_emissions(const Graph& graph) {
-  return !graph.product() && graph.topology().dense().has_value();
-}
-
 /// Follows the arc maps once somebody wants the gradient of the arcs.
 class ProductRule final : public Rule {
  public:

@@ -278,6 +278,10 @@ Graph Graph::snapshot() const {
   return out;
 }
 
+bool is_emissions(const Graph& graph) {
+  return !graph.product() && graph.topology().dense().has_value();
+}
+
 Graph linear_graph(int32_t frames, int32_t labels, bool calc_grad, DType dtype) {
   require(frames >= 0 && labels >= 0, "linear_graph",
           "the numbers of frames and labels must be 0 or more, but they are ", frames, " and ",

@@ -95,6 +95,9 @@ class Graph {
   std::shared_ptr<GraphState> state_;
 };
 
+/// Whether `graph` is emissions: a dense linear graph, one matrix of scores, and not a product.
+bool is_emissions(const Graph& graph);
+
 /// A dense linear graph: arc t * labels + c goes from node t to t + 1 with label c.
 Graph linear_graph(int32_t frames, int32_t labels, bool calc_grad = true,
                    DType dtype = DType::float32);

@@ -9,7 +9,7 @@
 #include "arcgrad/algorithms/path_scores.h"
 #include "arcgrad/autograd/tape.h"
 #include "arcgrad/ops.h"
-#include "arcgrad/trellis/plan.h"
+#include "arcgrad/trellis/emissions.h"
 
 namespace arcgrad {
 namespace {
@@ -433,8 +433,8 @@ void check(const Pruning& pruning) {
 
 Graph beam_search(const Graph& graph, const Graph& emissions, const Pruning& pruning) {
   check(pruning);
-  require(!emissions.product() && emissions.topology().dense(), kOp,
-          "the emissions must be a dense linear graph, but they are none; make them with "
+  require(is_emissions(emissions), kOp,
+          "the emissions must be a dense linear graph, but this graph is not one; make them with "
           "linear_graph");
   const DType dtype = promote(graph.dtype(), emissions.dtype());
   const Weights weights = graph.weights().cast(dtype), scores = emissions.weights().cast(dtype);

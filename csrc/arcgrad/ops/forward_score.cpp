@@ -6,7 +6,7 @@
 namespace arcgrad {
 
 Graph forward_score(const Graph& graph) {
-  if (!graph.product() && !graph.topology().dense())
+  if (!graph.product() && !is_emissions(graph))
     return forward_score_of_arcs("forward_score", graph);
   return trellis::forward_scores("forward_score", {graph})[0];
 }

@@ -171,7 +171,7 @@ Buffer<double> Batch::run_gradient_job(const GradientJob& job, const EmissionsGr
                                      ? 0.0
                                      : flow.frame_deltas[i];
       if (frame_delta != 0.0 && grads[j].is_unset)
-        grads[j].fill_with(*batch.frames_, i, frame_delta);
+        grads[j].start_from(*batch.frames_, i, frame_delta);
       else if (frame_delta != 0.0 && grads[j].data)
         batch.frames_->add_rows(i, frame_delta, grads[j], 0, frames);
       if (!grads[j].is_unset ||

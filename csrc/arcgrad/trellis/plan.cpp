@@ -8,7 +8,6 @@
 #include "arcgrad/runtime/error.h"
 #include "arcgrad/runtime/key_index.h"
 #include "arcgrad/runtime/parallel.h"
-#include "arcgrad/runtime/thresholds.h"
 #include "arcgrad/trellis/testing.h"
 
 namespace arcgrad::trellis {
@@ -127,54 +126,6 @@ int32_t history_stride(int64_t num_frames, int64_t frame_bytes, int64_t num_exam
   return std::max(1, static_cast<int32_t>(std::sqrt(static_cast<double>(num_frames))));
 }
 
-Emissions view_emissions(const Graph& graph) {
-  const auto [frames, labels] = *graph.topology().dense();
-  const Weights& weights = graph.raw_weights();
-  const Layout& layout = weights.layout();
-  Emissions view{weights.data(), weights.dtype(), frames, labels, labels, 1};
-  if (layout.rows == frames && layout.cols == labels) {
-    view.row_stride = layout.row_stride;
-    view.col_stride = layout.col_stride;
-  }
-  return view;
-}
-
-EmissionsGrads::EmissionsGrads(std::vector<Weights*> grads, std::vector<int32_t> labels)
-    : grads_(std::move(grads)),
-      labels_(std::move(labels)),
-      is_unset_(grads_.size()),
-      own_(grads_.size()) {
-  KeyIndex<const void*> taken;
-  size_t num_unset = 0;
-  for (size_t i = 0; i < grads_.size(); ++i) {
-    if (!grads_[i]) continue;
-    if (taken.add(grads_[i]).second)
-      is_unset_[i] = grads_[i]->take_unset();
-    else
-      own_[i] = Weights::zeros(grads_[i]->size(), grads_[i]->dtype());
-    if (is_unset_[i]) num_unset += static_cast<size_t>(grads_[i]->size());
-  }
-  const auto bytes = static_cast<int64_t>(num_unset * sizeof(float));
-  is_large_ = bytes >= thresholds.streamed_gradient;
-}
-
-EmissionsGrad EmissionsGrads::at(size_t i) const {
-  if (!grads_[i]) return {};
-  const Weights& to = own_[i] ? own_[i] : *grads_[i];
-  const Layout& layout = to.layout();
-  return {const_cast<void*>(to.data()),
-          to.dtype(),
-          labels_[i],
-          layout.is_contiguous() ? labels_[i] : layout.row_stride,
-          is_unset_[i],
-          is_unset_[i] && is_large_};
-}
-
-void EmissionsGrads::join() const {
-  for (size_t i = 0; i < own_.size(); ++i)
-    if (own_[i]) grads_[i]->add(own_[i]);
-}
-
 bool is_graph_factor(const char* op, const Graph& graph, const Graph& factor) {
   require(graph.product() != nullptr, op,
           "wrt needs the product of a graph with a dense linear graph, but the graph is not one");
@@ -200,7 +151,7 @@ Plan::Plan(const std::vector<Graph>& list) : list_size(list.size()) {
   PlanBuilder builder(*this);
   for (size_t i = 0; i < list.size(); ++i) {
     if (!list[i].product()) {
-      (list[i].topology().dense() ? linear : with_arcs).push_back(i);
+      (is_emissions(list[i]) ? linear : with_arcs).push_back(i);
       continue;
     }
     const Product& product = *list[i].product();
@@ -229,7 +180,7 @@ void Plan::rethrow(const char* op, const TrellisGraph& form,
   for (size_t i : together) {
     try {
       for (int32_t t = 0; t < examples[i].view.frames; ++t)
-        check_emissions(op, form, examples[i].view, t);
+        check_emissions(op, form.labels, examples[i].view, t);
     } catch (const std::invalid_argument&) {
       rethrow(op, i);
     }

@@ -9,6 +9,7 @@
 #include "arcgrad/algorithms/product.h"
 #include "arcgrad/core/graph.h"
 #include "arcgrad/runtime/parallel.h"
+#include "arcgrad/trellis/emissions.h"
 #include "arcgrad/trellis/explain.h"
 #include "arcgrad/trellis/kernels/kernel.h"
 
@@ -81,32 +82,8 @@ void for_positions(const char* op, size_t list_size, const std::vector<size_t>& 
   });
 }
 
-/// Where gradients of emissions go, for examples that may share them: `grads` has one per example,
-/// null if not wanted. Each further example with the same gradient gets a buffer of its own, so
-/// that threads do not meet and sums have one order.
-class EmissionsGrads {
- public:
-  EmissionsGrads(std::vector<Weights*> grads, std::vector<int32_t> labels);
-  EmissionsGrad at(size_t example) const;
-  /// Adds the buffers to the gradients they stand for.
-  void join() const;
-
- private:
-  std::vector<Weights*> grads_;
-  std::vector<int32_t> labels_;
-  std::vector<bool> is_unset_;
-  std::vector<Weights> own_;
-  bool is_large_ = false;
-};
-
-/// The weights of a dense linear graph as a matrix.
-Emissions view_emissions(const Graph& graph);
-
 /// True if `factor` is the graph of a product, false if it is the emissions. Raises for any other.
 bool is_graph_factor(const char* op, const Graph& product, const Graph& factor);
-
-/// The level of rules that set all rows of gradients: what others add comes later.
-inline constexpr int32_t kFillsRows = 16;
 
 /// The number of examples of one graph that a kernel runs side by side, of `num_examples`. It does
 /// not depend on the number of threads, because the order of sums over examples depends on it.

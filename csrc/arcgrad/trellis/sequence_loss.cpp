@@ -55,11 +55,7 @@ class LossRule final : public Rule {
 };
 
 bool is_explicit_acceptor(const Graph& graph) {
-  return !graph.product() && !graph.topology().dense() && graph.topology().is_acceptor();
-}
-
-bool is_dense_linear(const Graph& graph) {
-  return !graph.product() && graph.topology().dense().has_value();
+  return !graph.product() && !is_emissions(graph) && graph.topology().is_acceptor();
 }
 
 }  // namespace
@@ -70,7 +66,7 @@ std::optional<std::vector<Graph>> sequence_losses(const char* op, const std::vec
   const size_t count = emissions.size();
   if ((graphs.size() != count && graphs.size() != 1) ||
       !std::ranges::all_of(graphs, is_explicit_acceptor) ||
-      !std::ranges::all_of(emissions, is_dense_linear))
+      !std::ranges::all_of(emissions, is_emissions))
     return {};
   Plan plan(graphs, emissions);
   // The frames of emissions that examples share would be summed by two threads at once.

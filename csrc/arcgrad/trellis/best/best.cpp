@@ -712,7 +712,7 @@ std::vector<BestAlignment> find_best(const char* op, const TrellisGraph& form,
       Solver<T> solver(tables, chunk, chunk_out, lanes, with_paths, max_bytes);
       if (!solver.find_scores())
         for (const Emissions& example : examples)
-          if (has_bad_emission(form, example)) fail_bad_emission(op, form, example);
+          if (has_bad_emission(form, example)) fail_bad_emission(op, form.labels, example);
       if (with_paths) solver.find_paths();
     });
   };

@@ -466,7 +466,8 @@ class Recursion {
                             ? diagonals_.split(num_slots_, logarithms_.get(), moves_.get(), slots)
                             : rows_.split(num_slots_, logarithms_.get(), moves_.get(), slots);
     for (int32_t l = 0; is_bad && l < num_examples(); ++l)
-      if (t <= frames(l)) check_emissions(op_, trellis_graph_, examples_[l].emissions, t - 1);
+      if (t <= frames(l))
+        check_emissions(op_, trellis_graph_.labels, examples_[l].emissions, t - 1);
     if (!tables_.is_diagonal) return slots;
     for (int32_t p = 0; p < trellis_graph_.num_emitting; ++p) {
       const int32_t s = trellis_graph_.slot[p];

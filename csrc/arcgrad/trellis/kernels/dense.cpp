@@ -445,7 +445,7 @@ void Recursion<T>::finish(int32_t t, T* after, T* e, Scratch& scratch, Record&& 
       read_frame(example, 0, cache_, width_, x);
       for (int64_t p = 0; p < width_; ++p) x[p] += cache_.log_first[static_cast<size_t>(p)];
       if (!dense_steps<double>().exponentials(x, width_, lowest, y, &scale.peak, &dropped))
-        fail_bad_emission(options_.op, trellis_graph_, example);
+        fail_bad_emission(options_.op, trellis_graph_.labels, example);
       const double smallest = pow2(-DenseRange<T>::kSmallest), flush = pow2(-DenseRange<T>::kFlush);
       for (int64_t p = 0; p < width_; ++p) {
         is_wide |= y[p] > 0.0 && y[p] < smallest;
@@ -456,7 +456,7 @@ void Recursion<T>::finish(int32_t t, T* after, T* e, Scratch& scratch, Record&& 
       T peak;
       read_frame(example, t - 1, cache_, width_, scratch.x.get());
       if (!steps.exponentials(scratch.x.get(), width_, static_cast<T>(lowest), to, &peak, &dropped))
-        fail_bad_emission(options_.op, trellis_graph_, example);
+        fail_bad_emission(options_.op, trellis_graph_.labels, example);
       scale.peak = static_cast<double>(peak);
       is_wide = !steps.rescale(scratch.u.get() + r * stride_, to, width_, v, &scale.shift);
     }

@@ -269,7 +269,7 @@ class DiagonalRun final : public Run {
                   static_cast<int32_t>(slots_), buffer, out);
     });
     if (is_bad) [[unlikely]]
-      fail_bad_emission(op_, trellis_graph_, emissions_);
+      fail_bad_emission(op_, trellis_graph_.labels, emissions_);
   }
 
   /// The base of the exponents after frame t.

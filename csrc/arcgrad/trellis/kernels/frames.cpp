@@ -4,12 +4,11 @@
 #include <cmath>
 #include <limits>
 
+#include "arcgrad/autograd/tape.h"
 #include "arcgrad/core/semiring.h"
 #include "arcgrad/runtime/error.h"
 #include "arcgrad/runtime/parallel.h"
 #include "arcgrad/runtime/thresholds.h"
-#include "arcgrad/trellis/kernels/frames_loops.h"
-#include "arcgrad/trellis/plan.h"
 
 namespace arcgrad::trellis {
 namespace {

@@ -6,14 +6,14 @@
 #include <vector>
 
 #include "arcgrad/core/graph.h"
+#include "arcgrad/trellis/emissions.h"
 #include "arcgrad/trellis/kernels/frames_loops.h"
-#include "arcgrad/trellis/plan.h"
 
 namespace arcgrad::trellis {
 
 /// The forward scores of dense linear graphs, in which every label may follow every label: the
 /// log-sums of their frames, added up.
-class Frames {
+class Frames final : public InitialRows {
  public:
   /// Nothing is computed yet.
   Frames(const char* op, std::vector<Graph> emissions);
@@ -31,6 +31,10 @@ class Frames {
   /// that if they are unset. The score must not be -inf.
   void add_rows(size_t i, double delta, const EmissionsGrad& grad, int64_t first,
                 int64_t count) const;
+  void set_rows(size_t i, double delta, const EmissionsGrad& grad, int64_t first,
+                int64_t count) const override {
+    add_rows(i, delta, grad, first, count);
+  }
   /// Adds `deltas[i]` times the posteriors of example i to `grads[i]`, unless that is null.
   void add_gradients(std::span<const double> deltas, std::span<Weights* const> grads) const;
   /// Adds `deltas[i]` times the derivatives of the posteriors along `moves[i]` to `grads[i]`, and
@@ -67,5 +71,10 @@ void score_frames(const char* op, const std::vector<Graph>& graphs,
 /// example, or none where nothing flows.
 std::vector<Graph> record_gradients(const char* op, const std::shared_ptr<const Frames>& frames,
                                     std::span<const Graph> deltas, const std::vector<bool>& wanted);
+
+/// Sets the elements `positions` of `out` to the forward scores of `graphs` there, which are dense
+/// linear graphs.
+void score_frames(const char* op, const std::vector<Graph>& graphs,
+                  std::span<const size_t> positions, std::vector<Graph>& out);
 
 }  // namespace arcgrad::trellis

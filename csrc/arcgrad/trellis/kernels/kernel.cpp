@@ -4,10 +4,8 @@
 #include <cmath>
 #include <vector>
 
-#include "arcgrad/core/graph.h"
 #include "arcgrad/runtime/error.h"
 #include "arcgrad/runtime/parallel.h"
-#include "arcgrad/trellis/kernels/frames.h"
 
 namespace arcgrad::trellis {
 namespace {
@@ -82,36 +80,6 @@ Factor::Factor(const char* op, std::shared_ptr<const TrellisGraph> graph_form,
   }
 }
 
-void EmissionsGrad::clear(int64_t first, int64_t count) const {
-  if (frames) return frames->add_rows(example, share, *this, first, count);
-  dispatch(dtype, [&](auto kind) {
-    using G = decltype(kind);
-    if (row_stride == labels)
-      std::fill_n(row<G>(first), count * labels, G{0});
-    else
-      for (int64_t t = first; t < first + count; ++t) std::fill_n(row<G>(t), labels, G{0});
-  });
-}
-
 std::vector<double> Run::frame_scores(size_t) const { return {}; }
-
-void check_emissions(const char* op, std::span<const int32_t> labels, const Emissions& emissions,
-                     int32_t t) {
-  for (int32_t label : labels) {
-    if (label >= emissions.labels) break;
-    const int64_t at = t * emissions.row_stride + label * emissions.col_stride;
-    const double w = dispatch(emissions.dtype, [&](auto kind) {
-      return static_cast<double>(static_cast<const decltype(kind)*>(emissions.data)[at]);
-    });
-    if (!(w < std::numeric_limits<double>::infinity()))
-      fail(op, "the emission of label ", label, " at frame ", t, " is ", w,
-           ", but it must be finite or -inf");
-  }
-}
-
-void fail_bad_emission(const char* op, const TrellisGraph& form, const Emissions& emissions) {
-  for (int32_t t = 0; t < emissions.frames; ++t) check_emissions(op, form, emissions, t);
-  fail(op, "an emission is NaN or +inf");
-}
 
 }  // namespace arcgrad::trellis

@@ -9,51 +9,10 @@
 
 #include "arcgrad/algorithms/scaled.h"
 #include "arcgrad/core/weights.h"
+#include "arcgrad/trellis/emissions.h"
 #include "arcgrad/trellis/trellis_graph.h"
 
 namespace arcgrad::trellis {
-
-/// The emissions of one example: entry (t, c) is at t * row_stride + c * col_stride.
-struct Emissions {
-  const void* data = nullptr;
-  DType dtype = DType::float32;
-  int32_t frames = 0, labels = 0;
-  int64_t row_stride = 0, col_stride = 0;
-};
-
-class Frames;
-
-/// Where the gradient of an example's emissions is added: entry (t, c) is at t * row_stride + c.
-/// Without data it is not wanted.
-struct EmissionsGrad {
-  void* data = nullptr;
-  DType dtype = DType::float32;
-  int32_t labels = 0;
-  int64_t row_stride = 0;
-  /// Nothing is there yet, and every row must be set. Only for runs that clear rows.
-  bool is_unset = false;
-  /// So much is unset that it will not stay in the caches.
-  bool is_large = false;
-
-  /// What unset rows are before anything is added: `share` times the posteriors of an example of
-  /// `frames`, or zero without those.
-  const Frames* frames = nullptr;
-  size_t example = 0;
-  double share = 0.0;
-
-  void fill_with(const Frames& of, size_t index, double factor) {
-    frames = &of;
-    example = index;
-    share = factor;
-  }
-  /// Sets some rows to that.
-  void clear(int64_t first, int64_t count) const;
-  /// The entries of frame `t`; G is the type that `dtype` names.
-  template <class G>
-  G* row(int64_t t) const {
-    return static_cast<G*>(data) + t * row_stride;
-  }
-};
 
 /// The graph factor of a product, with its weights turned into mantissas and exponents.
 struct Factor {
@@ -125,18 +84,6 @@ class Run {
   /// The log of the summed posteriors of each frame before they are normalized, of example i.
   virtual std::vector<double> frame_scores(size_t i) const;
 };
-
-/// Throws if an entry of frame `t` is NaN or +inf that one of `labels`, ascending, reads.
-void check_emissions(const char* op, std::span<const int32_t> labels, const Emissions& emissions,
-                     int32_t t);
-/// The same for the labels of `form`.
-inline void check_emissions(const char* op, const TrellisGraph& form, const Emissions& emissions,
-                            int32_t t) {
-  check_emissions(op, form.labels, emissions, t);
-}
-/// Throws for the first such entry of any frame; there must be one.
-[[noreturn]] void fail_bad_emission(const char* op, const TrellisGraph& form,
-                                    const Emissions& emissions);
 
 // Kernels. Each runs a chunk of examples that share `factor`; the most examples a chunk may have
 // are given by the constants. The result for an example does not depend on the others in its chunk.

@@ -170,7 +170,7 @@ void RowsRun<T, W>::split(int32_t t, Scores<T> out) const {
   }
   if (!steps_->split(shape_, row, stride, count, out)) return;
   for (size_t l = 0; l < examples_.size(); ++l)
-    if (t <= examples_[l].frames) check_emissions(op_, form, examples_[l], t - 1);
+    if (t <= examples_[l].frames) check_emissions(op_, form.labels, examples_[l], t - 1);
 }
 
 template <class T, int W>

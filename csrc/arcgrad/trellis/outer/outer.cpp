@@ -328,7 +328,7 @@ class Windows {
   void check(int32_t f) const {
     for (int32_t l = 0; l < count_; ++l)
       for (const Kernel<T>& kernel : kernels_)
-        check_emissions(op_, *kernel.factor->form, view_, static_cast<int32_t>(frame(l, f)));
+        check_emissions(op_, kernel.factor->form->labels, view_, static_cast<int32_t>(frame(l, f)));
   }
 
   static void fill(const TrellisGraph& form, const std::vector<T>& mantissa,
@@ -422,8 +422,8 @@ class Outer {
     }
     for (size_t e = 0; e < emission_list.size(); ++e) {
       const Graph& graph = emission_list[e];
-      if (graph.product() || !graph.topology().dense())
-        fail(op, "the emissions must be dense linear graphs, but element ", e, " is none");
+      if (!is_emissions(graph))
+        fail(op, "the emissions must be dense linear graphs, but element ", e, " is not one");
       emissions.push_back(graph.snapshot());
       views_.push_back(view_emissions(emissions.back()));
       dtype = promote(dtype, graph.dtype());
@@ -791,7 +791,7 @@ class Outer {
       try {
         for (size_t k = 0; k < graphs.size(); ++k)
           for (int32_t t = 0; t < views_[e].frames; ++t)
-            check_emissions(op_, *factor(k).form, views_[e], t);
+            check_emissions(op_, factor(k).form->labels, views_[e], t);
       } catch (const std::invalid_argument&) {
         if (emissions.size() == 1) throw;
         rethrow_for_element(op_, e, emissions.size());
