@@ -2,9 +2,7 @@
 #include <compare>
 #include <limits>
 #include <map>
-#include <memory>
 #include <numeric>
-#include <optional>
 #include <span>
 #include <utility>
 
@@ -12,116 +10,156 @@
 #include "arcgrad/ops/weight_key.h"
 #include "arcgrad/runtime/error.h"
 
-// The nodes of both graphs are colored together until nodes of one color have alike arcs to every
-// color. Arcs that then tell no two nodes of a color apart are dropped, and the pieces that stay
-// connected are matched on their own. Only a piece that this leaves whole needs a guess: one of its
-// nodes is paired with each node of the same color in turn.
+// Isomorphism by color refinement and backtracking (McKay and Piperno 2014, "Practical graph
+// isomorphism, II"). The nodes of both graphs are colored together, and colors are divided until
+// nodes of one color have the same arcs, by type, to and from every color; each color must have
+// equally many nodes in both graphs. A node that is the only one of its color in its graph is then
+// matched, and its arcs need no further check. Without these nodes the graphs fall apart into
+// connected pieces, which are matched one by one: being isomorphic is transitive, so a match is
+// never undone. Only a piece that stays whole takes a guess: one of its nodes gets a color of its
+// own together with each node of that color in the other graph in turn.
+//
+// Refinement takes O(arcs log nodes) steps of sorting, as in Hopcroft's algorithm. Guesses are rare
+// in automata; the worst case is exponential.
 
 namespace arcgrad {
 namespace {
 
-struct Arc {
+/// An arc; arcs of one type have the same labels and weight.
+struct TypedArc {
   int32_t src, dst, type;
 };
 
-/// A part of a graph, with the colors that a renumbering has to keep.
+/// A part of a graph. A match has to keep the colors of the nodes.
 struct Piece {
   std::vector<int32_t> color;
-  std::vector<Arc> arcs;
+  std::vector<TypedArc> arcs;
 };
 
-/// Two pieces side by side: nodes from `split` on belong to the second.
-struct Pair {
-  Pair(const Piece& first, const Piece& second)
-      : split(static_cast<int32_t>(first.color.size())), color(first.color), arcs(first.arcs) {
-    color.insert(color.end(), second.color.begin(), second.color.end());
-    arcs.reserve(first.arcs.size() + second.arcs.size());
-    for (const Arc& arc : second.arcs) arcs.push_back({arc.src + split, arc.dst + split, arc.type});
-  }
-  int32_t num_nodes() const { return static_cast<int32_t>(color.size()); }
-
-  int32_t split;
-  std::vector<int32_t> color;
-  std::vector<Arc> arcs;
-};
-
-/// The neighbors of each node: node n has the entries [offset[n], offset[n + 1]). An entry is a
-/// key, made of the type and the direction of the arc, above the neighbor.
-struct Neighbors {
-  explicit Neighbors(const Pair& pair)
-      : offset(static_cast<size_t>(pair.num_nodes()) + 1, 0), entries(2 * pair.arcs.size()) {
-    for (const Arc& arc : pair.arcs) {
-      ++offset[arc.src + 1];
-      ++offset[arc.dst + 1];
-    }
-    std::partial_sum(offset.begin(), offset.end(), offset.begin());
-    std::vector<int64_t> next(offset.begin(), offset.end() - 1);
-    for (const Arc& arc : pair.arcs) {
-      const uint64_t key = 2 * static_cast<uint64_t>(arc.type);
-      entries[next[arc.src]++] = key << 32U | static_cast<uint32_t>(arc.dst);
-      entries[next[arc.dst]++] = (key + 1) << 32U | static_cast<uint32_t>(arc.src);
-    }
-  }
-
-  std::vector<int64_t> offset;
-  std::vector<uint64_t> entries;
-};
-
-/// A coloring of the nodes of a pair. It is balanced while every color has as many nodes in the
-/// first piece as in the second; without that no renumbering keeps the colors.
+/// A coloring of the nodes of two pieces; those of the second have ids from split() on.
 class Coloring {
  public:
-  explicit Coloring(const Pair& pair)
-      : split_(pair.split),
-        nodes_(pair.color.size()),
-        place_(pair.color.size()),
-        color_(pair.color.size()),
-        count_(pair.color.size()) {
-    std::iota(nodes_.begin(), nodes_.end(), 0);
-    std::ranges::stable_sort(nodes_, {}, [&](int32_t n) { return pair.color[n]; });
-    for (int32_t p = 0; p < pair.num_nodes(); ++p) {
-      const int32_t n = nodes_[p];
-      if (p == 0 || pair.color[nodes_[p - 1]] != pair.color[n]) add_color(p, 0);
-      place_[n] = p;
-      color_[n] = num_colors() - 1;
-      ++size_.back();
+  Coloring(const Piece& first, const Piece& second)
+      : split_(static_cast<int32_t>(first.color.size())), color_(first.color), arcs_(first.arcs) {
+    color_.insert(color_.end(), second.color.begin(), second.color.end());
+    for (const auto& [src, dst, type] : second.arcs)
+      arcs_.push_back({src + split_, dst + split_, type});
+    offset_.resize(color_.size() + 1);
+    for (const TypedArc& arc : arcs_) {
+      ++offset_[arc.src + 1];
+      ++offset_[arc.dst + 1];
     }
-    for (int32_t c = 0; c < num_colors(); ++c) check_balance(c);
+    std::partial_sum(offset_.begin(), offset_.end(), offset_.begin());
+    ends_.resize(2 * arcs_.size());
+    std::vector<size_t> next(offset_.begin(), offset_.end() - 1);
+    for (const auto& [src, dst, type] : arcs_) {
+      ends_[next[src]++] = {dst, 2 * int64_t{type}};
+      ends_[next[dst]++] = {src, 2 * int64_t{type} + 1};
+    }
+    std::map<int32_t, std::vector<int32_t>> by_color;
+    for (size_t n = 0; n < color_.size(); ++n)
+      by_color[color_[n]].push_back(static_cast<int32_t>(n));
+    place_.resize(color_.size());
+    for (const auto& [color, nodes] : by_color) enqueue(add_color(nodes));
   }
 
-  bool is_balanced() const { return is_balanced_; }
-  int32_t num_colors() const { return static_cast<int32_t>(begin_.size()); }
+  /// Divides colors until they are stable. False if the pieces cannot match.
+  bool refine() {
+    std::vector<End> ends;
+    std::vector<Neighbor> neighbors;
+    while (is_balanced_ && !queue_.empty()) {
+      const int32_t splitter = queue_.back();
+      queue_.pop_back();
+      is_queued_[splitter] = false;
+      ends.clear();
+      for (int32_t n : nodes_[splitter])
+        ends.insert(ends.end(), ends_.begin() + static_cast<ptrdiff_t>(offset_[n]),
+                    ends_.begin() + static_cast<ptrdiff_t>(offset_[n + 1]));
+      std::ranges::sort(ends);
+      neighbors.clear();
+      for (size_t i = 0, j; i < ends.size(); i = j) {
+        for (j = i; j < ends.size() && ends[j].node == ends[i].node; ++j) {
+        }
+        neighbors.push_back({color_[ends[i].node], std::span(ends).subspan(i, j - i)});
+      }
+      std::sort(neighbors.begin(), neighbors.end());
+      for (auto from = neighbors.begin(), to = from; from != neighbors.end(); from = to) {
+        to = std::find_if(from, neighbors.end(),
+                          [&](const Neighbor& n) { return n.color != from->color; });
+        divide(from->color, {from, to});
+      }
+    }
+    return is_balanced_;
+  }
+
+  int32_t split() const { return split_; }
   int32_t color(int32_t node) const { return color_[node]; }
   /// The nodes of a color, half of them in each piece.
-  std::span<const int32_t> nodes(int32_t color) const {
-    return std::span(nodes_).subspan(begin_[color], size_[color]);
-  }
+  std::span<const int32_t> nodes(int32_t color) const { return nodes_[color]; }
+  bool is_matched(int32_t node) const { return nodes_[color_[node]].size() == 2; }
 
-  /// Divides colors until nodes of one color have alike arcs to every color, or out of balance.
-  void refine(const Neighbors& neighbors) {
-    for (int32_t c = 0; c < num_colors(); ++c) enqueue(c);
-    work_off(neighbors);
-  }
-
-  /// Gives two nodes of one color a color of their own and refines a coloring that was refined.
-  void pair_up(const Neighbors& neighbors, int32_t first, int32_t second) {
-    for (const int32_t n : {first, second}) touch(n, 1);
-    divide(color_[first]);
-    work_off(neighbors);
+  /// The connected pieces of both sides without matched nodes.
+  std::pair<std::vector<Piece>, std::vector<Piece>> split_pieces() const {
+    std::vector<Piece> pieces[2];
+    std::vector<int32_t> piece(color_.size(), -1), local(color_.size()), stack;
+    for (int32_t root = 0; root < static_cast<int32_t>(color_.size()); ++root) {
+      if (piece[root] >= 0 || is_matched(root)) continue;
+      std::vector<Piece>& side = pieces[root < split_ ? 0 : 1];
+      const auto id = static_cast<int32_t>(side.size());
+      Piece& out = side.emplace_back();
+      const auto visit = [&](int32_t n) {
+        if (piece[n] >= 0 || is_matched(n)) return;
+        piece[n] = id;
+        local[n] = static_cast<int32_t>(out.color.size());
+        out.color.push_back(color_[n]);
+        stack.push_back(n);
+      };
+      for (visit(root); !stack.empty();) {
+        const int32_t n = stack.back();
+        stack.pop_back();
+        for (size_t k = offset_[n]; k < offset_[n + 1]; ++k) visit(ends_[k].node);
+      }
+    }
+    for (const auto& [src, dst, type] : arcs_)
+      if (!is_matched(src) && !is_matched(dst))
+        pieces[src < split_ ? 0 : 1][piece[src]].arcs.push_back({local[src], local[dst], type});
+    return {std::move(pieces[0]), std::move(pieces[1])};
   }
 
  private:
-  int32_t add_color(int32_t begin, int32_t size) {
-    begin_.push_back(begin);
-    size_.push_back(size);
-    touched_.push_back(0);
-    is_queued_.push_back(false);
-    return num_colors() - 1;
-  }
+  /// The other end of an arc, and the type and direction of the arc.
+  struct End {
+    int32_t node;
+    int64_t key;
+    auto operator<=>(const End&) const = default;
+  };
+  /// A node that arcs of the splitter touch, with these arcs.
+  struct Neighbor {
+    int32_t color;
+    std::span<const End> arcs;
 
-  void check_balance(int32_t color) {
-    const auto first = std::ranges::count_if(nodes(color), [&](int32_t n) { return n < split_; });
-    is_balanced_ &= 2 * first == size_[color];
+    int32_t node() const { return arcs.front().node; }
+    bool is_alike(const Neighbor& other) const {
+      return std::ranges::equal(arcs, other.arcs, {}, &End::key, &End::key);
+    }
+    bool operator<(const Neighbor& other) const {
+      if (color != other.color) return color < other.color;
+      return std::ranges::lexicographical_compare(arcs, other.arcs, {}, &End::key, &End::key);
+    }
+  };
+
+  int32_t add_color(std::vector<int32_t> nodes) {
+    const auto color = static_cast<int32_t>(nodes_.size());
+    size_t in_first = 0;
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      color_[nodes[i]] = color;
+      place_[nodes[i]] = i;
+      in_first += nodes[i] < split_ ? 1 : 0;
+    }
+    is_balanced_ &= 2 * in_first == nodes.size();
+    nodes_.push_back(std::move(nodes));
+    is_queued_.push_back(false);
+    return color;
   }
 
   void enqueue(int32_t color) {
@@ -130,312 +168,105 @@ class Coloring {
     queue_.push_back(color);
   }
 
-  /// Notes the count of a node and moves it to the end of its color.
-  void touch(int32_t node, int32_t count) {
-    const int32_t c = color_[node];
-    const int32_t from = place_[node], to = begin_[c] + size_[c] - ++touched_[c];
-    std::swap(nodes_[from], nodes_[to]);
-    place_[nodes_[from]] = from;
-    place_[node] = to;
-    count_[node] = count;
-  }
-
-  /// Divides a color by the counts of its nodes, which are 0 unless touched.
-  void divide(int32_t color) {
-    const int32_t begin = begin_[color], end = begin + size_[color];
-    int32_t p = end - std::exchange(touched_[color], 0);
-    std::sort(nodes_.begin() + p, nodes_.begin() + end,
-              [&](int32_t a, int32_t b) { return count_[a] < count_[b]; });
-    const int32_t first_part = num_colors();
-    int32_t largest = color;
-    size_[color] = p - begin;
-    while (p < end) {
-      const int32_t from = p, count = count_[nodes_[p]];
-      while (p < end && count_[nodes_[p]] == count) ++p;
-      // The least count keeps the old color. Its balance follows from that of the others.
-      const int32_t part = from == begin ? color : add_color(from, 0);
-      size_[part] = p - from;
-      for (int32_t q = from; q < p; ++q) {
-        place_[nodes_[q]] = q;
-        color_[nodes_[q]] = part;
+  /// Divides a color by the arcs of its touched nodes, which are sorted by these arcs.
+  void divide(int32_t color, std::span<const Neighbor> touched) {
+    std::vector<int32_t> parts{color};
+    // If all nodes are touched, those that come first keep the color; else the others do.
+    bool keeps_color = touched.size() == nodes_[color].size();
+    for (size_t i = 0, j; i < touched.size(); i = j) {
+      std::vector<int32_t> alike;
+      for (j = i; j < touched.size() && touched[j].is_alike(touched[i]); ++j)
+        alike.push_back(touched[j].node());
+      if (std::exchange(keeps_color, false)) continue;
+      for (int32_t n : alike) {
+        std::vector<int32_t>& nodes = nodes_[color];
+        place_[nodes.back()] = place_[n];
+        std::swap(nodes[place_[n]], nodes.back());
+        nodes.pop_back();
       }
-      if (part != color) check_balance(part);
-      if (size_[part] > size_[largest]) largest = part;
+      parts.push_back(add_color(std::move(alike)));
     }
-    // Counts into the largest part follow from those into the others and into the whole, unless
-    // the whole is still waiting. This is what bounds the work by O(m log n) entries.
-    if (is_queued_[color]) largest = color;
-    if (largest != color) enqueue(color);
-    for (int32_t part = first_part; part < num_colors(); ++part)
-      if (part != largest) enqueue(part);
-  }
-
-  void work_off(const Neighbors& neighbors) {
-    std::vector<uint64_t> entries;
-    std::vector<int32_t> colors;
-    while (is_balanced_ && !queue_.empty()) {
-      const int32_t splitter = queue_.back();
-      queue_.pop_back();
-      is_queued_[splitter] = false;
-      entries.clear();
-      for (const int32_t n : nodes(splitter))
-        entries.insert(entries.end(), neighbors.entries.begin() + neighbors.offset[n],
-                       neighbors.entries.begin() + neighbors.offset[n + 1]);
-      std::sort(entries.begin(), entries.end());
-      for (size_t i = 0; i < entries.size();) {
-        const uint64_t key = entries[i] >> 32U;
-        colors.clear();
-        while (i < entries.size() && entries[i] >> 32U == key) {
-          const size_t from = i;
-          while (i < entries.size() && entries[i] == entries[from]) ++i;
-          const auto n = static_cast<int32_t>(entries[from] & 0xffffffffU);
-          if (touched_[color_[n]] == 0) colors.push_back(color_[n]);
-          touch(n, static_cast<int32_t>(i - from));
-        }
-        for (const int32_t c : colors) divide(c);
-      }
-    }
+    // The counts of arcs to one part follow from those to the others and to the whole, so the
+    // largest part need not be a splitter, unless the whole still is to be one.
+    const auto largest =
+        is_queued_[color]
+            ? parts.begin()
+            : std::ranges::max_element(parts, {}, [&](int32_t c) { return nodes_[c].size(); });
+    for (auto part = parts.begin(); part != parts.end(); ++part)
+      if (part != largest) enqueue(*part);
   }
 
   int32_t split_;
-  bool is_balanced_ = true;
-  /// The nodes, those of one color together, and the place of each node among them.
-  std::vector<int32_t> nodes_, place_;
-  /// Per node: its color, and how many arcs of one kind join it to the color at work.
-  std::vector<int32_t> color_, count_;
-  /// Per color: where its nodes begin, how many there are, and how many at their end are touched.
-  std::vector<int32_t> begin_, size_, touched_;
+  std::vector<int32_t> color_;  // of each node
+  std::vector<size_t> place_;   // of each node among those of its color
+  std::vector<TypedArc> arcs_;
+  std::vector<size_t> offset_;  // node n has the ends from offset_[n] on
+  std::vector<End> ends_;
+  std::vector<std::vector<int32_t>> nodes_;  // of each color
   std::vector<bool> is_queued_;
-  std::vector<int32_t> queue_;
-};
-
-/// The pieces of both sides that have the same colors, so that any of them may match any other.
-struct Group {
-  std::vector<Piece> first, second;
-};
-
-/// An arc by the colors at its ends.
-struct ColoredArc {
-  int32_t src_color, dst_color, type, src, dst;
-  auto operator<=>(const ColoredArc&) const = default;
-};
-
-/// Whether these arcs, sorted, join every pair of nodes equally often.
-bool joins_all(std::span<const ColoredArc> arcs, int64_t num_pairs) {
-  const auto count = static_cast<int64_t>(arcs.size());
-  if (count % num_pairs != 0) return false;
-  const auto times = static_cast<size_t>(count / num_pairs);
-  for (size_t i = 1; i < arcs.size(); ++i)
-    if ((arcs[i] == arcs[i - 1]) != (i % times != 0)) return false;
-  return true;
-}
-
-/// The arcs that matter to a refined coloring; none if they show that the pieces do not match.
-std::optional<std::vector<Arc>> telling_arcs(const Pair& pair, const Coloring& coloring) {
-  std::vector<ColoredArc> sorted;
-  sorted.reserve(pair.arcs.size());
-  for (const auto [src, dst, type] : pair.arcs)
-    if (src != dst) sorted.push_back({coloring.color(src), coloring.color(dst), type, src, dst});
-  std::sort(sorted.begin(), sorted.end());
-  std::vector<Arc> out;
-  for (auto from = sorted.begin(); from != sorted.end();) {
-    const auto end = std::find_if(from, sorted.end(), [&](const ColoredArc& arc) {
-      return arc.type != from->type || arc.dst_color != from->dst_color ||
-             arc.src_color != from->src_color;
-    });
-    const auto middle =
-        std::find_if(from, end, [&](const ColoredArc& arc) { return arc.src >= pair.split; });
-    const auto src_size = static_cast<int64_t>(coloring.nodes(from->src_color).size() / 2);
-    const auto dst_size = static_cast<int64_t>(coloring.nodes(from->dst_color).size() / 2);
-    const int64_t num_pairs =
-        src_size * (from->src_color == from->dst_color ? src_size - 1 : dst_size);
-    const bool all = joins_all({from, middle}, num_pairs);
-    if (all != joins_all({middle, end}, num_pairs)) return std::nullopt;
-    if (!all)
-      std::for_each(from, end,
-                    [&](const ColoredArc& arc) { out.push_back({arc.src, arc.dst, arc.type}); });
-    from = end;
-  }
-  return out;
-}
-
-/// The pieces of a pair that remain to be matched; none if they show that there is no match.
-std::optional<std::vector<Group>> decompose(const Pair& pair, const Coloring& coloring) {
-  // Where every color has one node in each piece, the colors are the match.
-  if (coloring.num_colors() == pair.split) return std::vector<Group>{};
-  const auto arcs = telling_arcs(pair, coloring);
-  if (!arcs) return std::nullopt;
-
-  const int32_t num_nodes = pair.num_nodes();
-  std::vector<int32_t> parent(num_nodes);
-  std::iota(parent.begin(), parent.end(), 0);
-  const auto root = [&](int32_t n) {
-    while (parent[n] != n) n = parent[n] = parent[parent[n]];
-    return n;
-  };
-  for (const Arc& arc : *arcs) {
-    const int32_t a = root(arc.src), b = root(arc.dst);
-    parent[std::max(a, b)] = std::min(a, b);
-  }
-
-  // The root of a piece is its first node, so pieces of the first side come first.
-  std::vector<Piece> pieces;
-  std::vector<int32_t> piece_at(num_nodes), place(num_nodes);
-  size_t num_first = 0;
-  for (int32_t n = 0; n < num_nodes; ++n) {
-    const int32_t r = root(n);
-    if (r == n) {
-      if (n < pair.split) ++num_first;
-      piece_at[n] = static_cast<int32_t>(pieces.size());
-      pieces.emplace_back();
-    }
-    Piece& piece = pieces[piece_at[r]];
-    place[n] = static_cast<int32_t>(piece.color.size());
-    piece.color.push_back(coloring.color(n));
-  }
-  for (const Arc& arc : *arcs)
-    pieces[piece_at[root(arc.src)]].arcs.push_back({place[arc.src], place[arc.dst], arc.type});
-
-  std::map<std::vector<int32_t>, Group> groups;
-  for (size_t i = 0; i < pieces.size(); ++i) {
-    if (pieces[i].color.size() == 1) continue;
-    std::vector<int32_t> colors = pieces[i].color;
-    std::sort(colors.begin(), colors.end());
-    Group& group = groups[std::move(colors)];
-    (i < num_first ? group.first : group.second).push_back(std::move(pieces[i]));
-  }
-  std::vector<Group> out;
-  for (auto& [colors, group] : groups) {
-    if (group.first.size() != group.second.size()) return std::nullopt;
-    // The same goes for pieces.
-    if (std::ranges::adjacent_find(colors) != colors.end()) out.push_back(std::move(group));
-  }
-  return out;
-}
-
-/// The search for a match of two pieces. It asks for matches of smaller pieces on the way.
-class Search {
- public:
-  enum class Status : uint8_t { matched, mismatched, open };
-
-  /// `is_refined` says that the colors of the pieces are those of one refined coloring.
-  Search(const Piece& first, const Piece& second, bool is_refined)
-      : pair_(first, second), coloring_(pair_) {
-    if (!is_refined) coloring_.refine(neighbors_.emplace(pair_));
-    take_apart(coloring_);
-    if (is_whole()) choose();
-  }
-
-  /// Goes on until the answer is known or depends on next_first() and next_second().
-  Status step() {
-    for (;;) {
-      if (is_possible_ && groups_.empty()) return Status::matched;
-      if (is_possible_ && candidate_ < groups_.back().second.size()) return Status::open;
-      if (guesses_.empty()) return Status::mismatched;
-      if (!neighbors_) neighbors_.emplace(pair_);
-      Coloring coloring = coloring_;
-      coloring.pair_up(*neighbors_, chosen_, guesses_.back());
-      guesses_.pop_back();
-      take_apart(coloring);
-    }
-  }
-
-  const Piece& next_first() const { return groups_.back().first.back(); }
-  const Piece& next_second() const { return groups_.back().second[candidate_]; }
-
-  /// Takes the answer for them. To match is an equivalence, so a match never has to be undone.
-  void answer(bool matched) {
-    if (!matched) {
-      ++candidate_;
-      return;
-    }
-    Group& group = groups_.back();
-    group.first.pop_back();
-    std::swap(group.second[candidate_], group.second.back());
-    group.second.pop_back();
-    candidate_ = 0;
-    if (group.first.empty()) groups_.pop_back();
-  }
-
- private:
-  void take_apart(const Coloring& coloring) {
-    auto groups = coloring.is_balanced() ? decompose(pair_, coloring) : std::nullopt;
-    is_possible_ = groups.has_value();
-    groups_ = std::move(groups).value_or(std::vector<Group>{});
-    candidate_ = 0;
-  }
-
-  /// Whether taking apart changed nothing.
-  bool is_whole() const {
-    return groups_.size() == 1 && groups_[0].first.size() == 1 &&
-           groups_[0].first[0].color.size() == static_cast<size_t>(pair_.split) &&
-           2 * groups_[0].first[0].arcs.size() == pair_.arcs.size();
-  }
-
-  /// Picks a node of the rarest color that leaves a choice, and what to pair it with.
-  void choose() {
-    int32_t best = -1;
-    for (int32_t c = 0; c < coloring_.num_colors(); ++c) {
-      const size_t size = coloring_.nodes(c).size();
-      if (size > 2 && (best < 0 || size < coloring_.nodes(best).size())) best = c;
-    }
-    for (const int32_t n : coloring_.nodes(best)) {
-      if (n < pair_.split)
-        chosen_ = n;
-      else
-        guesses_.push_back(n);
-    }
-    is_possible_ = false;
-  }
-
-  Pair pair_;
-  Coloring coloring_;
-  std::optional<Neighbors> neighbors_;
-  /// What remains to be matched, unless the last try failed.
-  std::vector<Group> groups_;
-  bool is_possible_ = false;
-  size_t candidate_ = 0;
-  int32_t chosen_ = -1;
-  std::vector<int32_t> guesses_;
+  std::vector<int32_t> queue_;  // of splitters
+  bool is_balanced_ = true;
 };
 
 bool match(const Piece& first, const Piece& second) {
-  std::vector<std::unique_ptr<Search>> stack;
-  stack.push_back(std::make_unique<Search>(first, second, false));
-  for (;;) {
-    const Search::Status status = stack.back()->step();
-    if (status == Search::Status::open) {
-      const Search& top = *stack.back();
-      stack.push_back(std::make_unique<Search>(top.next_first(), top.next_second(), true));
-      continue;
+  Coloring coloring(first, second);
+  if (!coloring.refine()) return false;
+  const auto [ours, theirs] = coloring.split_pieces();
+  if (ours.size() != theirs.size()) return false;
+  if (ours.size() == 1 && ours[0].color.size() == first.color.size()) {
+    // Nothing is matched: guess, with a node of the rarest color.
+    int32_t rarest = 0;
+    for (int32_t n = 0; n < coloring.split(); ++n)
+      if (coloring.nodes(coloring.color(n)).size() < coloring.nodes(coloring.color(rarest)).size())
+        rarest = n;
+    Piece chosen = ours[0];
+    Piece guess = theirs[0];
+    const auto mark = std::numeric_limits<int32_t>::max();
+    const int32_t color = coloring.color(rarest);
+    *std::ranges::find(chosen.color, color) = mark;
+    for (int32_t& candidate : guess.color) {
+      if (candidate != color) continue;
+      candidate = mark;
+      if (match(chosen, guess)) return true;
+      candidate = color;
     }
-    const bool matched = status == Search::Status::matched;
-    stack.pop_back();
-    if (stack.empty()) return matched;
-    stack.back()->answer(matched);
+    return false;
   }
+  const auto key = [](const Piece& piece) {
+    std::vector<int32_t> colors = piece.color;
+    std::ranges::sort(colors);
+    return colors;
+  };
+  std::map<std::vector<int32_t>, std::vector<const Piece*>> unmatched;
+  for (const Piece& piece : theirs) unmatched[key(piece)].push_back(&piece);
+  for (const Piece& piece : ours) {
+    std::vector<const Piece*>& candidates = unmatched[key(piece)];
+    const auto found =
+        std::ranges::find_if(candidates, [&](const Piece* other) { return match(piece, *other); });
+    if (found == candidates.end()) return false;
+    std::swap(*found, candidates.back());
+    candidates.pop_back();
+  }
+  return true;
 }
 
-/// What two arcs have to share besides their nodes. A loop is a loop after any renumbering.
+/// What two arcs must have in common besides their nodes.
 struct ArcType {
   int32_t ilabel, olabel;
-  bool is_loop;
   uint64_t weight;
   auto operator<=>(const ArcType&) const = default;
 };
 
 std::vector<ArcType> arc_types(const Graph& graph) {
-  const Topology& topology = graph.topology();
-  const auto src = topology.src(), dst = topology.dst();
-  const auto ilabel = topology.ilabel(), olabel = topology.olabel();
+  const auto ilabel = graph.topology().ilabel(), olabel = graph.topology().olabel();
   const std::vector<double> weights = graph.weights_to_vector();
   std::vector<ArcType> types(weights.size());
   for (size_t a = 0; a < types.size(); ++a)
-    types[a] = {ilabel[a], olabel[a], src[a] == dst[a], weight_key(weights[a])};
+    types[a] = {ilabel[a], olabel[a], weight_key(weights[a])};
   return types;
 }
 
-/// The whole graph, with its types numbered by their place in `known`.
+/// The whole graph as a piece. `known` are the sorted types.
 Piece whole(const Graph& graph, std::span<const ArcType> types, std::span<const ArcType> known) {
   const Topology& topology = graph.topology();
   const auto src = topology.src(), dst = topology.dst();
@@ -445,7 +276,7 @@ Piece whole(const Graph& graph, std::span<const ArcType> types, std::span<const 
   for (const int32_t n : topology.accept()) out.color[n] += 2;
   out.arcs.resize(types.size());
   for (size_t a = 0; a < types.size(); ++a) {
-    const auto at = std::lower_bound(known.begin(), known.end(), types[a]);
+    const auto at = std::ranges::lower_bound(known, types[a]);
     out.arcs[a] = {src[a], dst[a], static_cast<int32_t>(at - known.begin())};
   }
   return out;
@@ -464,8 +295,8 @@ bool isomorphic(const Graph& a, const Graph& b) {
           " nodes each, but they have ", first.num_nodes());
   const std::vector<ArcType> first_types = arc_types(a), second_types = arc_types(b);
   std::vector<ArcType> known = first_types, other = second_types;
-  std::sort(known.begin(), known.end());
-  std::sort(other.begin(), other.end());
+  std::ranges::sort(known);
+  std::ranges::sort(other);
   if (known != other) return false;
   known.erase(std::unique(known.begin(), known.end()), known.end());
   return match(whole(a, first_types, known), whole(b, second_types, known));
