@@ -1,5 +1,7 @@
 #pragma once
 
+// The best paths of products with a shared graph.
+
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -11,14 +13,14 @@
 
 namespace arcgrad::trellis {
 
-/// Scores of all frames are kept up to this many bytes. Beyond it, those of few frames are kept and
-/// the others computed again, which is faster than getting fresh memory from the system.
+/// The rows of all frames are kept up to this size. Beyond it some are computed again, which is
+/// faster than fresh memory from the system.
 inline constexpr int64_t kBestBytes = int64_t{24} << 20;
 
-/// The best path through the product of the graph with each example: the path and the score, to the
-/// last bit, that find_best_path() finds in the composed graph. `form` belongs to the graph and has
-/// no epsilon cycle. Without `with_paths` scores and starts are enough.
-std::vector<BestAlignment> find_best(const char* op, const TrellisGraph& form,
+/// Finds the best path of the product of a graph with each example: the same path and, to the last
+/// bit, the same score that find_best_path() finds in the composed graph. The graph must have no
+/// epsilon cycle. Without `with_paths`, finds scores and starts only.
+std::vector<BestAlignment> find_best(const char* op, const TrellisGraph& graph,
                                      const Weights& weights, std::span<const Emissions> examples,
                                      bool with_paths, int64_t max_bytes = kBestBytes);
 

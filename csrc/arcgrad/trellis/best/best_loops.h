@@ -4,89 +4,89 @@
 
 #include "arcgrad/trellis/isa/dispatch.h"
 
-// The loops of best paths. A row holds, for each value, the best score from there to the end with
-// some number of frames left; each loop makes a row from the row with one frame less. Arcs and
-// emissions are added in their own type T, as the weights of a product are, and scores are doubles,
-// so that these scores are those of the product to the last bit.
+// The loops of best paths. A row holds, for each state, the best score from there to the end with
+// some number of frames left; each loop computes a row from the row with one frame less. Weights
+// and emissions are added in the type T of the weights of the product, and scores are doubles, so
+// that scores equal those of the product to the last bit.
 
 namespace arcgrad::trellis {
 
-/// Loops along the places take this many at once, so their arrays are filled up to a multiple.
+/// Loops over emitting states take this many at once; their arrays are padded to a multiple.
 inline constexpr int32_t kBestBlock = 4;
-/// How many diagonals an unweighted graph may have that lack no arc, and how many that lack some.
+/// The most full diagonals of an unweighted graph, and the most with gaps.
 inline constexpr int32_t kMostPlain = 3;
 
-/// The arcs between places, by distance. Beyond the places are as many more entries as a distance
-/// can reach: finite emissions and scores -inf.
+/// The arcs between emitting states, by distance. The arrays of emissions and scores are padded on
+/// both sides by the largest distance, with finite emissions and scores -inf.
 template <class T>
 struct BestDiagonals {
-  int32_t padded;  // number of places, filled up
-  /// The places whose scores are wanted, and those that arcs lead to from there, each up to but not
-  /// including the second, in blocks. Others have the score -inf.
+  int32_t padded;  // number of emitting states, padded
+  /// The half-open ranges, in blocks, of the states whose scores are wanted, and of the
+  /// destinations of their arcs. Other states have the score -inf.
   int32_t begin, end, to_begin, to_end;
   int32_t count;
   const int32_t* offset;  // of each diagonal: value of the destination minus that of the source
   const T* weight;        // [count, padded], -inf where there is no arc
-  /// Of unweighted graphs: the first `num_full` diagonals lack no arc. For the others, 0 where
-  /// there is an arc and -inf where there is none, [count - num_full, padded].
+  /// Of unweighted graphs: the first `num_full` diagonals are full. For the others, 0 where there
+  /// is an arc and -inf elsewhere, [count - num_full, padded].
   int32_t num_full;
   const double* mask;
-  double* scratch;  // one entry per place, and beyond
+  double* scratch;  // one entry per emitting state, with padding on both sides
 };
 
-/// The arcs between places as a matrix, row by row, -inf where there is no arc.
+/// The arcs between emitting states as a matrix, row by row, -inf where there is no arc.
 template <class T>
 struct BestMatrix {
   int32_t num_emitting, padded;
   const T* weight;  // [num_emitting, padded]
 };
 
-/// The arcs leaving each entry of a row: terms [offset[i], middle[i]) lead to places, those up to
-/// offset[i + 1] to sums, which are later entries.
+/// The arcs leaving each entry of a row: terms [offset[i], middle[i]) lead to emitting states,
+/// those up to offset[i + 1] to non-emitting states, which are later entries.
 template <class T>
 struct BestTerms {
   int32_t num_emitting, row_size, num_slots;
   const int32_t *offset, *middle;
-  const int32_t* index;  // entry of a row; of unweighted graphs a place, if a term leads to one
+  const int32_t* index;  // entry of a row; in unweighted graphs the number of an emitting state
   const int32_t* slot;   // of the emission that a term reads
   const T* weight;
-  const int32_t *place_index, *place_slot;  // entry and emission of each place
-  double* scratch;                          // one entry per place and example
+  const int32_t *state_index, *state_slot;  // entry and emission of each emitting state
+  double* scratch;                          // one entry per emitting state and example
 };
 
-/// Makes a row from the one before; true if an emission is NaN or +inf.
+/// Computes a row from the row before; returns true if an emission is NaN or +inf.
 template <class Arcs, class T>
-using BestStepOf = bool (*)(const Arcs& arcs, const double* before, const T* emissions,
-                            double* row);
+using BestAdvance = bool (*)(const Arcs& arcs, const double* before, const T* emissions,
+                             double* row);
 
-/// The same for unweighted diagonals, with entry from[p] of a frame for each place p.
+/// The same for unweighted diagonals; emitting state p reads entry from[p] of a frame.
 template <class E, class T>
-using PlainBestStep = bool (*)(const BestDiagonals<T>& arcs, const double* before, const E* frame,
-                               const int64_t* from, double* row);
-/// By how many diagonals lack no arc, and how many lack some.
+using PlainBestAdvance = bool (*)(const BestDiagonals<T>& arcs, const double* before,
+                                  const E* frame, const int64_t* from, double* row);
+/// Indexed by the number of full diagonals and the number with gaps.
 template <class E, class T>
 struct PlainBestTable {
-  PlainBestStep<E, T> of[kMostPlain + 1][kMostPlain + 1];
-  /// For the distances 0 and 1, which lack no arc, and 2, which may; null if there is none.
-  PlainBestStep<E, T> near;
+  PlainBestAdvance<E, T> of[kMostPlain + 1][kMostPlain + 1];
+  /// For full diagonals 0 and 1, and diagonal 2 with gaps. Null on some instruction sets.
+  PlainBestAdvance<E, T> near;
 };
 
 template <class T>
 struct BestTable {
-  /// Reads entry from[p] of a frame for each place p from `begin` up to `end`.
+  /// Reads entry from[p] of a frame for each state p of [begin, end).
   void (*read_float)(const float* frame, const int64_t* from, int32_t begin, int32_t end, T* to);
   void (*read_double)(const double* frame, const int64_t* from, int32_t begin, int32_t end, T* to);
-  /// Whether one of so many numbers is NaN or +inf.
+  /// Whether one of `count` numbers is NaN or +inf.
   bool (*is_bad_float)(const float* from, int64_t count);
   bool (*is_bad_double)(const double* from, int64_t count);
-  // Along the places, with one emission per place.
-  BestStepOf<BestDiagonals<T>, T> diagonals[kMostDiagonals + 1];  // by count
+  // Over emitting states, with one emission per state.
+  BestAdvance<BestDiagonals<T>, T> diagonals[kMostDiagonals + 1];  // by count
   PlainBestTable<float, T> plain_float;
   PlainBestTable<double, T> plain_double;
-  BestStepOf<BestMatrix<T>, T> matrix;
+  BestAdvance<BestMatrix<T>, T> matrix;
   // Term by term, with one emission per slot, for 1, 4 or 8 examples side by side.
-  BestStepOf<BestTerms<T>, T> terms1, terms4, terms8;
-  BestStepOf<BestTerms<T>, T> plain_terms1, plain_terms4, plain_terms8;
+  BestAdvance<BestTerms<T>, T> terms1, terms4, terms8;
+  BestAdvance<BestTerms<T>, T> plain_terms1, plain_terms4, plain_terms8;
 };
 
 namespace baseline {
@@ -131,7 +131,7 @@ using Scores = typename Vector<double, W>::V;
 template <class T, int W>
 ARCGRAD_INLINE Scores<W> widen(typename Vector<T, W>::V x) {
 #ifdef __AVX2__
-  // The compiler would convert the halves one by one.
+  // One instruction; the compiler would convert the halves separately.
   if constexpr (W == 4 && sizeof(T) == 4) return bits_as<Scores<4>>(_mm256_cvtps_pd(x));
 #endif
   if constexpr (W == 1)
@@ -165,7 +165,7 @@ bool has_bad(const T* from, int64_t count) {
   return bad != 0;
 }
 
-/// Vectors are put together before they are stored, as they are loaded again at once.
+/// Stores whole vectors, because a load of a vector that follows narrower stores would stall.
 template <class E, class T>
 void read(const E* frame, const int64_t* from, int32_t begin, int32_t end, T* to) {
   typedef T V __attribute__((vector_size(kBestBlock * sizeof(T))));
@@ -174,7 +174,7 @@ void read(const E* frame, const int64_t* from, int32_t begin, int32_t end, T* to
                     static_cast<T>(frame[from[p + 2]]), static_cast<T>(frame[from[p + 3]])});
 }
 
-/// The scores of places that are not wanted.
+/// Sets the scores of states out of range to -inf.
 template <class T>
 ARCGRAD_INLINE void fill_others(const BestDiagonals<T>& arcs, double* row) {
   for (int64_t p = 0; p < arcs.begin; p += kWidth) store(row + p, impossible<kWidth>());
@@ -207,7 +207,7 @@ bool diagonals(const BestDiagonals<T>& arcs, const double* before, const T* emis
   return has_bad(emissions + arcs.to_begin, arcs.to_end - arcs.to_begin);
 }
 
-/// The entries at `W` places in a row.
+/// Loads the entries of `W` consecutive states.
 template <class E, int W>
 ARCGRAD_INLINE typename Vector<E, W>::V gather(const E* frame, const int64_t* from) {
   using V = typename Vector<E, W>::V;
@@ -223,7 +223,7 @@ bool plain_diagonals(const BestDiagonals<T>& arcs, const double* before, const E
   constexpr int W = kWidth, kCount = kFull + kOthers;
   using V = typename Vector<E, W>::V;
   const int64_t padded = arcs.padded;
-  // A place has the same emission whichever way it is entered, so it is added once.
+  // All arcs into a state read the same emission, so it is added once.
   double* __restrict scores = arcs.scratch;
   auto good = V{} == V{};
   for (int64_t p = arcs.to_begin; p < arcs.to_end; p += W) {
@@ -247,8 +247,8 @@ bool plain_diagonals(const BestDiagonals<T>& arcs, const double* before, const E
   return !all;
 }
 
-/// The above for graphs that go on by at most two places, such as most alignments: all that a block
-/// of places needs is in this block and the next.
+/// The same for diagonals 0 to 2, as in most alignment graphs: a block of states reads only itself
+/// and the next block.
 template <class E, class T>
   requires(kWidth == 4)
 bool near_diagonals(const BestDiagonals<T>& arcs, const double* before, const E* frame,
@@ -311,13 +311,13 @@ bool terms(const BestTerms<T>& arcs, const double* before, const T* emissions, d
   if constexpr (kPlain)
     for (int32_t p = 0; p < arcs.num_emitting; ++p) {
       const int64_t at = static_cast<int64_t>(p) * L;
-      const int64_t from = static_cast<int64_t>(arcs.place_index[p]) * L;
-      const int64_t slot = static_cast<int64_t>(arcs.place_slot[p]) * L;
+      const int64_t from = static_cast<int64_t>(arcs.state_index[p]) * L;
+      const int64_t slot = static_cast<int64_t>(arcs.state_slot[p]) * L;
       for (int i = 0; i < N; ++i)
         store(scores + at + W * i,
               load<Scores<W>>(before + from + W * i) + load_scores<T, W>(emissions + slot + W * i));
     }
-  // Sums that a term leads to come later, so their scores are known on the way down.
+  // Non-emitting destinations are later entries, so their scores are known.
   for (int32_t v = arcs.row_size; v-- > 0;) {
     Scores<W> best[N];
     for (int i = 0; i < N; ++i) best[i] = impossible<W>();
@@ -346,7 +346,7 @@ bool terms(const BestTerms<T>& arcs, const double* before, const T* emissions, d
 }
 
 template <class E, class T>
-constexpr PlainBestStep<E, T> make_near_step() {
+constexpr PlainBestAdvance<E, T> make_near() {
   if constexpr (kWidth == 4)
     return near_diagonals<E, T>;
   else
@@ -354,8 +354,8 @@ constexpr PlainBestStep<E, T> make_near_step() {
 }
 
 template <class E, class T>
-constexpr PlainBestTable<E, T> make_plain_steps() {
-  // Numbers of one type with weights of the other have the wider one.
+constexpr PlainBestTable<E, T> make_plain_table() {
+  // T is the wider type of emissions and weights.
   if constexpr (sizeof(E) > sizeof(T))
     return {};
   else
@@ -367,19 +367,19 @@ constexpr PlainBestTable<E, T> make_plain_steps() {
               plain_diagonals<E, T, 2, 3>},
              {plain_diagonals<E, T, 3, 0>, plain_diagonals<E, T, 3, 1>, plain_diagonals<E, T, 3, 2>,
               plain_diagonals<E, T, 3, 3>}},
-            make_near_step<E, T>()};
+            make_near<E, T>()};
 }
 
 template <class T>
-constexpr BestTable<T> make_steps() {
+constexpr BestTable<T> make_table() {
   return {read<float, T>,
           read<double, T>,
           has_bad<float>,
           has_bad<double>,
           {nullptr, diagonals<T, 1>, diagonals<T, 2>, diagonals<T, 3>, diagonals<T, 4>,
            diagonals<T, 5>, diagonals<T, 6>},
-          make_plain_steps<float, T>(),
-          make_plain_steps<double, T>(),
+          make_plain_table<float, T>(),
+          make_plain_table<double, T>(),
           matrix<T>,
           terms<T, 1, false>,
           terms<T, 4, false>,
@@ -391,8 +391,8 @@ constexpr BestTable<T> make_steps() {
 
 }  // namespace best
 
-const BestTable<float> best_float = best::make_steps<float>();
-const BestTable<double> best_double = best::make_steps<double>();
+const BestTable<float> best_float = best::make_table<float>();
+const BestTable<double> best_double = best::make_table<double>();
 
 }  // namespace arcgrad::trellis::ARCGRAD_ISA
 #endif

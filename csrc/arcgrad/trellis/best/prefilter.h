@@ -1,5 +1,7 @@
 #pragma once
 
+// Best paths of products whose graph is dense, or shared by several examples.
+
 #include <span>
 #include <vector>
 
@@ -10,18 +12,17 @@
 
 namespace arcgrad::trellis {
 
-/// Finds best paths of some examples, by ascending length, as find_best() does but faster: scores
-/// in floats, with a bound on their errors, tell which few arcs may be on a best path, and only
-/// those are scored exactly. `T` is the type of the weights of the product.
+/// Finds the best paths of some examples, by ascending length, with the same results as find_best()
+/// but faster. `weights` have the type T of the weights of the product.
 ///
-/// Returns which examples it found. For the others, more arcs are as good or nearly so than are
-/// worth following, the weights are too far apart, or one is NaN or +inf.
+/// Returns which examples it solved. It gives up on an example if too many arcs are nearly as good
+/// as the best, if weights are too large, or if one is NaN or +inf.
 template <class T>
-std::vector<bool> screen_best(const TrellisGraph& form, const Weights& weights,
-                              std::span<const Emissions* const> examples,
-                              std::span<BestAlignment* const> out, int64_t max_bytes);
+std::vector<bool> prefilter_best(const TrellisGraph& graph, const Weights& weights,
+                                 std::span<const Emissions* const> examples,
+                                 std::span<BestAlignment* const> out, int64_t max_bytes);
 
-/// The most examples it takes.
-size_t most_screened(const TrellisGraph& form);
+/// The most examples that prefilter_best() takes at once.
+size_t most_prefiltered(const TrellisGraph& graph);
 
 }  // namespace arcgrad::trellis

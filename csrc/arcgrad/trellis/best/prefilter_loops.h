@@ -4,68 +4,67 @@
 
 #include "arcgrad/trellis/isa/dispatch.h"
 
-// The loops of the screening of best paths (screen.h). A row has, for each place, the best score
-// from there to the end plus the emission with which the place is entered, and for each sum the
-// best score from there to the end. All is in floats, and relative to some number per row and
-// example.
+// The loops of the prefilter of best paths (float_scores.h). A row has, for each emitting state,
+// the best score from there to the end plus the emission that enters the state, and for each
+// non-emitting state the best score from there to the end. All scores are floats, relative to a
+// number per row and example.
 
 namespace arcgrad::trellis {
 
-/// So many examples run side by side.
+/// The number of examples that run side by side.
 inline constexpr int kPrefilterLanes = 8;
 
-/// The arcs leaving each value: terms [offset[v], middle[v]) lead to places, those up to
-/// offset[v + 1] to sums, which come after `v`.
-struct ScreenTerms {
+/// The arcs leaving each state: terms [offset[v], middle[v]) lead to emitting states, those up to
+/// offset[v + 1] to non-emitting states, which come after `v`.
+struct PrefilterTerms {
   int32_t num_values;
   const int32_t *offset, *middle;
   const int32_t* index;
   const float* weight;
 };
 
-/// What a row has, per example.
-struct ScreenRange {
-  float top;   // the largest score of a place; -inf if there is none
-  float low;   // the smallest that is not -inf
-  float most;  // the largest emission by size, -inf left out
+/// The range of the scores of a row of one example.
+struct PrefilterRange {
+  float top;   // the largest score of an emitting state; -inf if all are impossible
+  float low;   // the smallest such score that is not -inf
+  float most;  // the largest absolute emission that is not -inf
 };
 
 struct PrefilterTable {
   /// Reads the emissions of one frame of the examples: to[slot, lane] = row[lane][label * stride] -
-  /// base[lane] for the first count[lane] labels, else -inf. Sets `most`; true if one is NaN or
-  /// +inf.
+  /// base[lane] for the first count[lane] labels, else -inf. Sets `most`; returns true if one is
+  /// NaN or +inf.
   bool (*read)(int32_t num_slots, const int32_t* label, const float* const* row,
                const int64_t* stride, const int32_t* count, const float* base, float* to,
-               ScreenRange* range);
-  /// The scores to the end, one frame further from it.
-  void (*terms)(const ScreenTerms& terms, const float* before, float* row);
-  /// Adds its emission to each place.
+               PrefilterRange* range);
+  /// Computes the scores to the end of a row from those of the row before.
+  void (*terms)(const PrefilterTerms& terms, const float* before, float* row);
+  /// Adds its emission to each emitting state.
   void (*enter)(int32_t num_emitting, const int32_t* slot, const float* emissions, float* row,
-                ScreenRange* range);
-  /// The same for one example, with an emission per place, less `base`; true if one is NaN or +inf.
-  /// The row goes on up to `padded`, with scores -inf.
+                PrefilterRange* range);
+  /// The same for one example, with an emission per state, less `base`; returns true if one is NaN
+  /// or +inf. The row is padded with scores -inf up to `padded`.
   bool (*enter_row)(int64_t num_emitting, int64_t padded, const float* emissions, float base,
-                    float* row, ScreenRange* range);
-  /// The largest of weight[k] + scores[index[k]] over the terms of a range, the scores being those
-  /// of one example.
-  float (*best_term)(const ScreenTerms& terms, int32_t begin, int32_t end, const float* scores);
-  /// Writes the terms where it is at least `lowest`; how many.
-  int32_t (*find_terms)(const ScreenTerms& terms, int32_t begin, int32_t end, const float* scores,
-                        float lowest, int32_t* to);
-  /// sums = a + b, of which there are a multiple of 16; the largest of them.
+                    float* row, PrefilterRange* range);
+  /// The largest of weight[k] + scores[index[k]] over a range of terms, for one example.
+  float (*best_term)(const PrefilterTerms& terms, int32_t begin, int32_t end, const float* scores);
+  /// Writes the terms where that is at least `lowest`; returns their number.
+  int32_t (*find_terms)(const PrefilterTerms& terms, int32_t begin, int32_t end,
+                        const float* scores, float lowest, int32_t* to);
+  /// Sets sums = a + b and returns the largest. `padded` is a multiple of 16.
   float (*best_sum)(int64_t padded, const float* a, const float* b, float* sums);
-  /// Writes the i where sums[i] is at least `lowest`; how many.
+  /// Writes the i where sums[i] is at least `lowest`; returns their number.
   int32_t (*find_sums)(int64_t padded, const float* sums, float lowest, int32_t* to);
-  /// The only i where a[i] + b[i] is not more than `slack` below the largest, or hardly more; -1 if
-  /// there are several or all are -inf.
+  /// The only i where a[i] + b[i] is within `slack` of the largest, up to rounding. -1 if there are
+  /// several or all are -inf.
   int32_t (*only_sum)(int64_t padded, const float* a, const float* b, float slack);
 };
 
 namespace baseline {
-extern const PrefilterTable screen;
+extern const PrefilterTable prefilter;
 }  // namespace baseline
 namespace avx2 {
-extern const PrefilterTable screen;
+extern const PrefilterTable prefilter;
 }  // namespace avx2
 
 }  // namespace arcgrad::trellis
@@ -74,7 +73,7 @@ extern const PrefilterTable screen;
 #include "arcgrad/trellis/isa/simd.h"
 
 namespace arcgrad::trellis::ARCGRAD_ISA {
-namespace screen_loops {
+namespace prefilter_loops {
 
 using L = Lanes<float, kPrefilterLanes>;
 using F = L::F;
@@ -88,7 +87,7 @@ ARCGRAD_INLINE float largest(F x) {
   return y[0] > y[1] ? y[0] : y[1];
 }
 
-/// The range of what passed by.
+/// The range of the numbers added to it.
 class Range {
  public:
   ARCGRAD_INLINE void add_score(F x) {
@@ -102,17 +101,17 @@ class Range {
     most_ = larger(x > F{} + kImpossible ? size : F{}, most_);
   }
   ARCGRAD_INLINE bool is_bad() const { return any_lane(bad_); }
-  ARCGRAD_INLINE void put_scores(ScreenRange* to) const {
+  ARCGRAD_INLINE void put_scores(PrefilterRange* to) const {
     for (int l = 0; l < kPrefilterLanes; ++l) {
       to[l].top = top_[l];
       to[l].low = low_[l];
     }
   }
-  ARCGRAD_INLINE void put_emissions(ScreenRange* to) const {
+  ARCGRAD_INLINE void put_emissions(PrefilterRange* to) const {
     for (int l = 0; l < kPrefilterLanes; ++l) to[l].most = most_[l];
   }
   /// Of all lanes together.
-  ARCGRAD_INLINE void put_all(ScreenRange* to) const {
+  ARCGRAD_INLINE void put_all(PrefilterRange* to) const {
     *to = {largest(top_), -largest(-low_), largest(most_)};
   }
 
@@ -123,7 +122,7 @@ class Range {
 
 inline bool read(int32_t num_slots, const int32_t* label, const float* const* row,
                  const int64_t* stride, const int32_t* count, const float* base, float* to,
-                 ScreenRange* range) {
+                 PrefilterRange* range) {
   Range seen;
   int32_t least = num_slots;
   bool is_plain = true;
@@ -154,8 +153,8 @@ inline bool read(int32_t num_slots, const int32_t* label, const float* const* ro
   return seen.is_bad();
 }
 
-inline void terms(const ScreenTerms& terms, const float* before, float* row) {
-  // Sums that a term leads to come later, so their scores are known on the way down.
+inline void terms(const PrefilterTerms& terms, const float* before, float* row) {
+  // Non-emitting destinations have larger numbers, so their scores are known.
   for (int32_t v = terms.num_values; v-- > 0;) {
     F best = F{} + kImpossible;
     const auto add = [&](int32_t k, const float* from) {
@@ -169,7 +168,7 @@ inline void terms(const ScreenTerms& terms, const float* before, float* row) {
 }
 
 inline void enter(int32_t num_emitting, const int32_t* slot, const float* emissions, float* row,
-                  ScreenRange* range) {
+                  PrefilterRange* range) {
   Range seen;
   for (int32_t p = 0; p < num_emitting; ++p) {
     float* at = row + int64_t{p} * kPrefilterLanes;
@@ -180,7 +179,7 @@ inline void enter(int32_t num_emitting, const int32_t* slot, const float* emissi
   seen.put_scores(range);
 }
 
-/// Those lanes that are there; 0 elsewhere.
+/// Loads the lanes of a mask; 0 elsewhere.
 ARCGRAD_INLINE F load_some(const float* from, I is_there) {
 #ifdef __AVX2__
   return _mm256_maskload_ps(from, bits_as<__m256i>(is_there));
@@ -193,25 +192,25 @@ ARCGRAD_INLINE F load_some(const float* from, I is_there) {
 }
 
 inline bool enter_row(int64_t num_emitting, int64_t padded, const float* emissions, float base,
-                      float* row, ScreenRange* range) {
-  // Most often all is finite, and then the largest of everything and of its opposite are enough.
+                      float* row, PrefilterRange* range) {
+  // Most often all numbers are finite; then their maximum and minimum suffice.
   const F none = F{} + kImpossible;
   F top = none, bottom = none, most{}, added{};
-  const auto enter = [&](int64_t p, F emission, auto of_places) {
+  const auto enter = [&](int64_t p, F emission, auto mask) {
     const F x = load<F>(row + p) + (emission - base);
     store(row + p, x);
     added += emission;
     most = larger(larger<F>(emission, -emission), most);
     top = larger(x, top);
-    bottom = larger<F>(of_places(-x), bottom);
+    bottom = larger<F>(mask(-x), bottom);
   };
   int64_t p = 0;
   for (; p + kPrefilterLanes <= num_emitting; p += kPrefilterLanes)
     enter(p, load<F>(emissions + p), [](F x) { return x; });
   for (; p < padded; p += kPrefilterLanes) {
     const I lane = {0, 1, 2, 3, 4, 5, 6, 7};
-    const I is_place = lane < static_cast<int32_t>(num_emitting - p);
-    enter(p, load_some(emissions + p, is_place), [&](F x) { return is_place ? x : none; });
+    const I is_state = lane < static_cast<int32_t>(num_emitting - p);
+    enter(p, load_some(emissions + p, is_state), [&](F x) { return is_state ? x : none; });
   }
   *range = {largest(top), -largest(bottom), largest(most)};
   if (range->low > kImpossible && range->most < __builtin_inff() && lane_bits(added != added) == 0)
@@ -226,15 +225,16 @@ inline bool enter_row(int64_t num_emitting, int64_t padded, const float* emissio
   return seen.is_bad();
 }
 
-inline float best_term(const ScreenTerms& terms, int32_t begin, int32_t end, const float* scores) {
+inline float best_term(const PrefilterTerms& terms, int32_t begin, int32_t end,
+                       const float* scores) {
   float best = kImpossible;
   for (int32_t k = begin; k < end; ++k)
     best = larger(terms.weight[k] + scores[int64_t{terms.index[k]} * kPrefilterLanes], best);
   return best;
 }
 
-inline int32_t find_terms(const ScreenTerms& terms, int32_t begin, int32_t end, const float* scores,
-                          float lowest, int32_t* to) {
+inline int32_t find_terms(const PrefilterTerms& terms, int32_t begin, int32_t end,
+                          const float* scores, float lowest, int32_t* to) {
   int32_t count = 0;
   for (int32_t k = begin; k < end; ++k)
     if (terms.weight[k] + scores[int64_t{terms.index[k]} * kPrefilterLanes] >= lowest)
@@ -275,7 +275,7 @@ inline int32_t only_sum(int64_t padded, const float* a, const float* b, float sl
     }
   const float top = largest(larger(best[0], best[1])), low = top - slack;
   if (top == kImpossible) return -1;
-  // Rounding must not leave one out.
+  // Lower the threshold by the rounding error, so that no arc is missed.
   const F least = F{} + (low - (low < 0.0f ? -low : low) * 0x1p-22f);
   int32_t only = -1;
   for (int64_t i = 0; i < padded; i += kRound * kPrefilterLanes) {
@@ -291,12 +291,12 @@ inline int32_t only_sum(int64_t padded, const float* a, const float* b, float sl
   return only;
 }
 
-}  // namespace screen_loops
+}  // namespace prefilter_loops
 
-const PrefilterTable screen = {
-    screen_loops::read,      screen_loops::terms,     screen_loops::enter,
-    screen_loops::enter_row, screen_loops::best_term, screen_loops::find_terms,
-    screen_loops::best_sum,  screen_loops::find_sums, screen_loops::only_sum};
+const PrefilterTable prefilter = {
+    prefilter_loops::read,      prefilter_loops::terms,     prefilter_loops::enter,
+    prefilter_loops::enter_row, prefilter_loops::best_term, prefilter_loops::find_terms,
+    prefilter_loops::best_sum,  prefilter_loops::find_sums, prefilter_loops::only_sum};
 
 }  // namespace arcgrad::trellis::ARCGRAD_ISA
 #endif
