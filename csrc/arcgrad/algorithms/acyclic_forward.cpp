@@ -156,10 +156,10 @@ double AcyclicForward::score(int32_t node) const {
 // value of the destination. A node that no path reaches has value 0: the terms of its arcs are 0,
 // and so is its flow.
 
-void AcyclicForward::add_vjp(const Buffer<double>& seed, Weights& grad) const {
+void AcyclicForward::add_vjp(const Buffer<double>& seed, Gradient& grad) const {
   const bool is_unset = grad.take_unset();
   dispatch(grad.dtype(), [&](auto kind) {
-    auto* out = grad.fill<decltype(kind)>().data();
+    auto* out = grad.sum().fill<decltype(kind)>().data();
     choose(is_unset, [&](auto set) {
       choose(reaches_far_, [&](auto is_far) { pull<set(), is_far()>(seed, out); });
     });

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 
+#include "arcgrad/autograd/rule.h"
 #include "arcgrad/core/topology.h"
 #include "arcgrad/core/weights.h"
 
@@ -30,7 +31,7 @@ class AcyclicForward {
 
   double score(int32_t node) const;
   // Derivatives: see PathScores.
-  void add_vjp(const Buffer<double>& seed, Weights& grad) const;
+  void add_vjp(const Buffer<double>& seed, Gradient& grad) const;
   Buffer<double> jvp(const Weights& tangent) const;
   void add_vjp_tangent(const Buffer<double>& seed, const Buffer<double>& seed_tangent,
                        const Weights& tangent, const Buffer<double>& score_tangent, double factor,

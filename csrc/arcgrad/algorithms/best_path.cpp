@@ -18,7 +18,7 @@ class ViterbiScoreRule final : public Rule {
   ViterbiScoreRule(Column arcs, TopologyPtr topology, DType dtype)
       : arcs_(std::move(arcs)), topology_(std::move(topology)), dtype_(dtype) {}
 
-  void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override;
+  void add(std::span<const Weights> deltas, std::span<Gradient* const> grads) const override;
   std::vector<Graph> record(std::span<const Graph> deltas, const std::vector<bool>&) const override;
 
  private:
@@ -32,32 +32,33 @@ class PathSumRule final : public Rule {
  public:
   explicit PathSumRule(Column arcs) : arcs_(std::move(arcs)) {}
 
-  void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override {
+  void add(std::span<const Weights> deltas, std::span<Gradient* const> grads) const override {
     double sum = 0.0;
     for (int32_t a : arcs_) sum += deltas[0][a];
-    ArcMap::identity().apply(Weights::scalar(sum), *grads[0], 1.0);
+    ArcMap::identity().apply(Weights::scalar(sum), grads[0]->sum(), 1.0);
   }
 
  private:
   Column arcs_;
 };
 
-void ViterbiScoreRule::add(std::span<const Weights> deltas, std::span<Weights* const> grads) const {
+void ViterbiScoreRule::add(std::span<const Weights> deltas,
+                           std::span<Gradient* const> grads) const {
   dispatch(grads[0]->dtype(), [&](auto kind) {
-    auto grad = grads[0]->fill<decltype(kind)>();
+    auto grad = grads[0]->sum().fill<decltype(kind)>();
     for (int32_t a : arcs_) grad[a] += static_cast<decltype(kind)>(deltas[0][0]);
   });
 }
 
 std::vector<Graph> ViterbiScoreRule::record(std::span<const Graph> deltas,
                                             const std::vector<bool>&) const {
-  Weights grad = Weights::zeros(topology_->num_arcs(), dtype_);
+  Gradient grad(topology_->num_arcs(), dtype_);
   const Weights delta[] = {deltas[0].weights()};
-  Weights* const grads[] = {&grad};
+  Gradient* const grads[] = {&grad};
   add(delta, grads);
   std::unique_ptr<Rule> rule;
   if (tracks(deltas[0])) rule = std::make_unique<PathSumRule>(arcs_);
-  return {arcgrad::record(op, topology_, std::move(grad), {&deltas[0], 1}, std::move(rule))};
+  return {arcgrad::record(op, topology_, grad.sum(), {&deltas[0], 1}, std::move(rule))};
 }
 
 }  // namespace

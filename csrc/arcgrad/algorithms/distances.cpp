@@ -18,11 +18,11 @@ Weights restrict_to(const Distances& distances, const Weights& tangent) {
 
 /// Calls `write` with a gradient over these arcs, and adds it to `grad`, that of the op's input.
 template <class Write>
-void add_from(const Distances& distances, Weights& grad, Write write) {
+void add_from(const Distances& distances, Gradient& grad, Write write) {
   if (distances.arcs.empty()) return write(grad);
-  Weights local = Weights::zeros(distances.scores.topology().num_arcs(), DType::float64);
+  Gradient local(distances.scores.topology().num_arcs(), DType::float64);
   write(local);
-  ArcMap::gather(distances.arcs).transpose().apply(local, grad, 1.0);
+  ArcMap::gather(distances.arcs).transpose().apply(local.sum(), grad.sum(), 1.0);
 }
 
 /// The sum of the deltas of each node.
@@ -33,9 +33,9 @@ Buffer<double> seed(const Distances& distances, const Weights& deltas) {
   return seed;
 }
 
-void add_gradient(const Distances& distances, const Weights& deltas, Weights& grad) {
+void add_gradient(const Distances& distances, const Weights& deltas, Gradient& grad) {
   add_from(distances, grad,
-           [&](Weights& g) { distances.scores.add_vjp(seed(distances, deltas), g); });
+           [&](Gradient& g) { distances.scores.add_vjp(seed(distances, deltas), g); });
 }
 
 /// Differentiates the gradient of distances with respect to the graph and the deltas.
@@ -44,18 +44,18 @@ class DistancesGradRule final : public Rule {
   DistancesGradRule(Shared distances, Weights deltas)
       : distances_(std::move(distances)), deltas_(std::move(deltas)) {}
 
-  void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override {
+  void add(std::span<const Weights> deltas, std::span<Gradient* const> grads) const override {
     const Weights tangent = restrict_to(*distances_, deltas[0]);
     const Buffer<double> score_tangent = distances_->scores.jvp(tangent);
     if (grads[0])
-      add_from(*distances_, *grads[0], [&](Weights& g) {
+      add_from(*distances_, *grads[0], [&](Gradient& g) {
         distances_->scores.add_vjp_tangent(seed(*distances_, deltas_),
                                            Buffer<double>(score_tangent.size(), 0.0), tangent,
-                                           score_tangent, 1.0, g);
+                                           score_tangent, 1.0, g.sum());
       });
     if (grads[1])
       dispatch(grads[1]->dtype(), [&](auto kind) {
-        auto out = grads[1]->fill<decltype(kind)>();
+        auto out = grads[1]->sum().fill<decltype(kind)>();
         for (size_t i = 0; i < distances_->nodes.size(); ++i)
           out[i] += static_cast<decltype(kind)>(score_tangent[distances_->nodes[i]]);
       });
@@ -71,17 +71,17 @@ class DistancesRule final : public Rule {
   DistancesRule(Shared distances, Graph graph)
       : distances_(std::move(distances)), graph_(std::move(graph)) {}
 
-  void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override {
+  void add(std::span<const Weights> deltas, std::span<Gradient* const> grads) const override {
     add_gradient(*distances_, deltas[0], *grads[0]);
   }
   std::vector<Graph> record(std::span<const Graph> deltas,
                             const std::vector<bool>&) const override {
-    Weights grad = Weights::zeros(graph_.num_arcs(), graph_.dtype());
+    Gradient grad(graph_.num_arcs(), graph_.dtype());
     add_gradient(*distances_, deltas[0].weights(), grad);
     const Graph inputs[] = {graph_, deltas[0]};
     std::unique_ptr<Rule> rule;
     if (tracks(inputs)) rule = std::make_unique<DistancesGradRule>(distances_, deltas[0].weights());
-    return {arcgrad::record(op, graph_.topology_ptr(), std::move(grad), inputs, std::move(rule))};
+    return {arcgrad::record(op, graph_.topology_ptr(), grad.sum(), inputs, std::move(rule))};
   }
 
  private:

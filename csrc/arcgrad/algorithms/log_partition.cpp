@@ -12,10 +12,10 @@ class PosteriorsRule final : public Rule {
   PosteriorsRule(std::shared_ptr<const LogPartition> partition, double delta)
       : partition_(std::move(partition)), delta_(delta) {}
 
-  void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override {
-    if (grads[0]) partition_->add_hvp(deltas[0], delta_, *grads[0]);
+  void add(std::span<const Weights> deltas, std::span<Gradient* const> grads) const override {
+    if (grads[0]) partition_->add_hvp(deltas[0], delta_, grads[0]->sum());
     if (grads[1])
-      ArcMap::identity().apply(Weights::scalar(partition_->jvp(deltas[0])), *grads[1], 1.0);
+      ArcMap::identity().apply(Weights::scalar(partition_->jvp(deltas[0])), grads[1]->sum(), 1.0);
   }
 
  private:
@@ -28,7 +28,7 @@ class ForwardScoreRule final : public Rule {
   ForwardScoreRule(std::shared_ptr<const LogPartition> partition, Graph graph)
       : partition_(std::move(partition)), graph_(std::move(graph)) {}
 
-  void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override {
+  void add(std::span<const Weights> deltas, std::span<Gradient* const> grads) const override {
     partition_->add_posteriors(deltas[0][0], *grads[0]);
   }
   std::vector<Graph> record(std::span<const Graph> deltas,
@@ -73,7 +73,7 @@ double LogPartition::mean(const Buffer<double>& score_tangent) const {
   return mean;
 }
 
-void LogPartition::add_posteriors(double factor, Weights& grad) const {
+void LogPartition::add_posteriors(double factor, Gradient& grad) const {
   scores_.add_vjp(seed(factor), grad);
 }
 
@@ -91,14 +91,13 @@ void LogPartition::add_hvp(const Weights& tangent, double factor, Weights& grad)
 Graph record_posteriors(const char* op, const Graph& graph,
                         std::shared_ptr<const LogPartition> partition, const Graph& delta,
                         DType dtype) {
-  Weights posteriors = Weights::zeros_later(graph.num_arcs(), dtype);
+  Gradient posteriors(graph.num_arcs(), dtype);
   const double factor = delta.item();
   partition->add_posteriors(factor, posteriors);
-  posteriors.clear();
   const Graph inputs[] = {graph, delta};
   std::unique_ptr<Rule> rule;
   if (tracks(inputs)) rule = std::make_unique<PosteriorsRule>(std::move(partition), factor);
-  return record(op, graph.topology_ptr(), std::move(posteriors), inputs, std::move(rule));
+  return record(op, graph.topology_ptr(), posteriors.sum(), inputs, std::move(rule));
 }
 
 Graph forward_score_of_arcs(const char* op, const Graph& graph) {

@@ -17,7 +17,7 @@ class LogPartition {
 
   double value() const { return value_; }
   /// Adds `factor` times the posterior of each arc to `grad`.
-  void add_posteriors(double factor, Weights& grad) const;
+  void add_posteriors(double factor, Gradient& grad) const;
   /// The derivative of the value along `tangent`.
   double jvp(const Weights& tangent) const;
   /// Adds `factor` times the Hessian of the value times `tangent` to `grad`.

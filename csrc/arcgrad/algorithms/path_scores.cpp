@@ -90,9 +90,9 @@ bool PathScores::precedes(int32_t node, int32_t other) const {
 
 Column PathScores::best_path(int32_t node) const { return trace_back(table_, node); }
 
-void PathScores::add_vjp(Buffer<double> seed, Weights& grad) const {
+void PathScores::add_vjp(Buffer<double> seed, Gradient& grad) const {
   if (acyclic_) return acyclic_->add_vjp(seed, grad);
-  arcgrad::add_vjp(table_, std::move(seed), grad);
+  arcgrad::add_vjp(table_, std::move(seed), grad.sum());
 }
 
 Buffer<double> PathScores::jvp(const Weights& tangent) const {

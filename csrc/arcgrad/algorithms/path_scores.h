@@ -41,7 +41,7 @@ class PathScores {
 
   // With `keep`:
   /// Adds to `grad` the vector-Jacobian product: the gradient of the sum of seed[n] * score(n).
-  void add_vjp(Buffer<double> seed, Weights& grad) const;
+  void add_vjp(Buffer<double> seed, Gradient& grad) const;
   /// The Jacobian-vector product: the derivative of each score along `tangent`.
   Buffer<double> jvp(const Weights& tangent) const;
   /// Adds to `grad` `factor` times the derivative of the result of add_vjp(seed) along `tangent`

@@ -12,7 +12,7 @@ class ProductRule final : public Rule {
  public:
   explicit ProductRule(std::shared_ptr<const Product> product) : product_(std::move(product)) {}
 
-  void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override {
+  void add(std::span<const Weights> deltas, std::span<Gradient* const> grads) const override {
     product_->built().rule->add(deltas, grads);
   }
   std::vector<Graph> record(std::span<const Graph> deltas,

@@ -268,9 +268,9 @@ class MovesRule final : public Rule {
   };
   explicit MovesRule(std::vector<Input> inputs) : inputs_(std::move(inputs)) {}
 
-  void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override {
+  void add(std::span<const Weights> deltas, std::span<Gradient* const> grads) const override {
     for (size_t i = 0; i < inputs_.size(); ++i)
-      if (grads[i]) inputs_[i].transpose.apply(deltas[0], *grads[i], inputs_[i].factor);
+      if (grads[i]) inputs_[i].transpose.apply(deltas[0], grads[i]->sum(), inputs_[i].factor);
   }
   std::vector<Graph> record(std::span<const Graph> deltas,
                             const std::vector<bool>& wanted) const override;

@@ -124,7 +124,7 @@ class Walk {
     for_roots([&](size_t i) {
       const Weights seed = seed_weights(op_, roots_[i], seeds, i);
       const auto var = roots_[i].var();
-      if (var && is_wanted(*var)) buffer(*var).add(seed);
+      if (var && is_wanted(*var)) gradient_of(*var).sum().add(seed);
     });
     for (size_t begin = 0, end; begin < order_.size(); begin = end) {
       const int32_t level = nodes_[order_[begin]].entry->level;
@@ -163,9 +163,8 @@ class Walk {
   Graph gradient(const Var& var, const TopologyPtr& topology) {
     if (!is_target(var)) return nullptr;
     if (Graph* recorded = find_recorded(var)) return *recorded;
-    const Weights* weights = find_buffer(var);
-    if (weights) weights->clear();
-    return weights ? Graph(topology, *weights) : Graph(nullptr);
+    Gradient* found = find_gradient(var);
+    return found ? Graph(topology, found->sum()) : Graph(nullptr);
   }
 
   /// The gradient of a source after a first-order run.
@@ -174,13 +173,13 @@ class Walk {
     std::vector<int64_t> done(source->leaves.size());
     for (const auto& var : vars_) {
       if (var->source != source) continue;
-      const Weights* weights = find_buffer(*var);
-      if (!weights) continue;
-      weights->clear();
+      Gradient* found = find_gradient(*var);
+      if (!found) continue;
+      found->sum();
       done[var->leaf] = source->num_rows(var->leaf);
     }
     for (size_t i = 0; i < done.size(); ++i)
-      if (done[i] < source->rows) part(*source, whole, i, done[i], source->rows).clear();
+      if (done[i] < source->rows) part(*source, whole, i, done[i], source->rows).sum();
     return whole;
   }
 
@@ -196,7 +195,8 @@ class Walk {
     std::shared_ptr<Entry> entry;
     std::shared_ptr<const Body> body;
     bool needed = false, keep = false;
-    std::vector<Weights> deltas;
+    std::vector<Gradient> sums;   // of the outputs
+    std::vector<Weights> deltas;  // the same, complete
     std::vector<Graph> recorded;
   };
 
@@ -214,7 +214,7 @@ class Walk {
     if (!seen_.add(var.get()).second) return;
     if (var->entry && entries_.add(var->entry.get()).second) {
       stack_.push_back(nodes_.size());
-      nodes_.push_back({var->entry, var->entry->get(op_), false, false, {}, {}});
+      nodes_.push_back({var->entry, var->entry->get(op_), false, false, {}, {}, {}});
     }
     vars_.push_back(std::move(var));
   }
@@ -236,24 +236,24 @@ class Walk {
     return i < body.num_optional ? is_target(*input) : is_wanted(*input);
   }
 
-  Weights* find_buffer(const Var& var) {
+  Gradient* find_gradient(const Var& var) {
     if (!var.entry) {
       if (leaves_.empty()) return nullptr;
-      Weights& found = leaves_[seen_.find(&var)];
+      Gradient& found = leaves_[seen_.find(&var)];
       return found ? &found : nullptr;
     }
-    std::vector<Weights>& deltas = at(var).deltas;
+    std::vector<Gradient>& sums = at(var).sums;
     const auto output = static_cast<size_t>(var.output);
-    return output < deltas.size() && deltas[output] ? &deltas[output] : nullptr;
+    return output < sums.size() && sums[output] ? &sums[output] : nullptr;
   }
 
-  /// The zeroed or partly summed gradient of a variable.
-  Weights& buffer(const Var& var) {
-    Weights* out;
+  /// The gradient of a variable as far as it is summed.
+  Gradient& gradient_of(const Var& var) {
+    Gradient* out;
     if (var.entry) {
       Node& node = at(var);
-      node.deltas.resize(static_cast<size_t>(node.entry->num_outputs));
-      out = &node.deltas[static_cast<size_t>(var.output)];
+      node.sums.resize(static_cast<size_t>(node.entry->num_outputs));
+      out = &node.sums[static_cast<size_t>(var.output)];
     } else {
       out = &leaves_[seen_.find(&var)];
     }
@@ -263,10 +263,7 @@ class Walk {
       *out = part(source, slab(var.source), var.leaf, 0, source.num_rows(var.leaf));
       return *out;
     }
-    // Leaves only: the gradient of anything else is read by the op that made it.
-    constexpr int64_t kLarge = 1 << 12;
-    *out = var.entry || var.size < kLarge ? Weights::zeros(var.num_weights(), var.dtype)
-                                          : Weights::zeros_later(var.size, var.dtype);
+    *out = Gradient(var.num_weights(), var.dtype);
     return *out;
   }
 
@@ -279,15 +276,15 @@ class Walk {
     return out;
   }
   /// Rows of it that belong to one leaf.
-  static Weights part(const ExternalArray& source, const Weights& slab, size_t leaf, int64_t begin,
-                      int64_t end) {
+  static Gradient part(const ExternalArray& source, const Weights& slab, size_t leaf, int64_t begin,
+                       int64_t end) {
     const int64_t offset = source.begin(leaf) + begin * source.row_stride;
     return dispatch(source.dtype, [&](auto kind) {
       using T = decltype(kind);
       T* const data = static_cast<T*>(const_cast<void*>(slab.data())) + offset;
-      return Weights::zeros_later(std::const_pointer_cast<void>(slab.owner()), data,
-                                  {end - begin, source.num_cols(leaf), source.row_stride, 1},
-                                  source.dtype);
+      return Gradient(Weights::borrow(slab.owner(), data,
+                                      {end - begin, source.num_cols(leaf), source.row_stride, 1},
+                                      source.dtype));
     });
   }
 
@@ -296,7 +293,12 @@ class Walk {
   void run_level(std::span<const size_t> level) {
     std::vector<size_t> active;
     for (size_t k : level)
-      if (nodes_[k].needed && !nodes_[k].deltas.empty()) active.push_back(k);
+      if (nodes_[k].needed && !nodes_[k].sums.empty()) active.push_back(k);
+    for (size_t k : active) {
+      Node& node = nodes_[k];
+      for (Gradient& sum : node.sums) node.deltas.push_back(sum ? sum.sum() : Weights());
+      if (!node.keep) node.sums.clear();
+    }
     KeyIndex<const void*> used;
     std::vector<size_t> user;  // the first of each
     std::vector<bool> is_shared_input;
@@ -313,14 +315,14 @@ class Walk {
       const size_t at = used.find(&input);
       return at != used.kNone && is_shared_input[at];
     };
-    std::vector<std::vector<Weights*>> own(active.size()), common(active.size());
+    std::vector<std::vector<Gradient*>> own(active.size()), common(active.size());
     std::vector<size_t> alone;
     for (size_t i = 0; i < active.size(); ++i) {
       const Body& body = *nodes_[active[i]].body;
       const bool is_parallel = body.rule->is_parallel();
       if (!is_parallel) alone.push_back(i);
       for (size_t k = 0; k < body.inputs.size(); ++k) {
-        Weights* grad = is_wanted(body, k) ? &buffer(*body.inputs[k]) : nullptr;
+        Gradient* grad = is_wanted(body, k) ? &gradient_of(*body.inputs[k]) : nullptr;
         const bool is_shared = grad && (is_parallel || is_common(*body.inputs[k]));
         own[i].push_back(is_shared ? nullptr : grad);
         common[i].push_back(is_shared ? grad : nullptr);
@@ -341,12 +343,12 @@ class Walk {
     std::vector<bool> done(active.size());
     for (size_t i = 0; i < active.size(); ++i) {
       if (done[i]) continue;
-      if (std::ranges::all_of(common[i], [](Weights* grad) { return grad == nullptr; })) {
-        if (!nodes_[active[i]].keep) nodes_[active[i]].deltas.clear();
+      if (std::ranges::all_of(common[i], [](Gradient* grad) { return grad == nullptr; })) {
+        nodes_[active[i]].deltas.clear();
         continue;
       }
       std::vector<size_t> kin = {active[i]};
-      std::vector<std::vector<Weights*>> grads = {std::move(common[i])};
+      std::vector<std::vector<Gradient*>> grads = {std::move(common[i])};
       const Rule& rule = *nodes_[active[i]].body->rule;
       for (size_t j = i + 1; rule.is_parallel() && j < active.size(); ++j) {
         const Rule& other = *nodes_[active[j]].body->rule;
@@ -356,33 +358,32 @@ class Walk {
         grads.push_back(std::move(common[j]));
       }
       add(kin, grads);
-      for (size_t k : kin)
-        if (!nodes_[k].keep) nodes_[k].deltas.clear();
+      for (size_t k : kin) nodes_[k].deltas.clear();
     }
   }
 
   /// Adds what entries of one kind pull back to their gradients, in their order.
-  void add(std::span<const size_t> entries, std::span<std::vector<Weights*>> grads) const {
+  void add(std::span<const size_t> entries, std::span<std::vector<Gradient*>> grads) const {
     std::vector<Rule::Call> calls;
     struct Apart {
-      Weights together;
-      Weights* apart;
+      Gradient together;
+      Gradient* apart;
     };
     std::list<Apart> moved;
     for (size_t i = 0; i < entries.size(); ++i) {
-      if (std::ranges::all_of(grads[i], [](Weights* grad) { return grad == nullptr; })) continue;
+      if (std::ranges::all_of(grads[i], [](Gradient* grad) { return grad == nullptr; })) continue;
       const Node& node = nodes_[entries[i]];
       const Rule& rule = *node.body->rule;
-      for (Weights*& grad : grads[i]) {
+      for (Gradient*& grad : grads[i]) {
         if (rule.takes_strided() || !grad || grad->layout().is_contiguous()) continue;
-        moved.push_back({Weights::zeros(grad->size(), grad->dtype()), grad});
+        moved.push_back({Gradient(grad->size(), grad->dtype()), grad});
         grad = &moved.back().together;
       }
       calls.push_back({&rule, node.deltas, grads[i]});
     }
     if (calls.empty()) return;
     calls[0].rule->add_together(calls);
-    for (const Apart& each : moved) each.apart->add(each.together);
+    for (Apart& each : moved) each.apart->sum().add(each.together.sum());
   }
 
   Graph* find_recorded(const Var& var) {
@@ -420,7 +421,7 @@ class Walk {
   KeyIndex<const void*> seen_;     // the variables, and what belongs to each
   std::vector<std::shared_ptr<Var>> vars_;
   std::vector<bool> is_target_;
-  std::vector<Weights> leaves_;
+  std::vector<Gradient> leaves_;
   std::vector<Graph> recorded_leaves_;
   KeyIndex<const void*> sources_;
   std::vector<Weights> slabs_;

@@ -6,44 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "arcgrad/autograd/rule.h"
 #include "arcgrad/core/graph.h"
 #include "arcgrad/runtime/grad_mode.h"
 
 namespace arcgrad {
 
 struct Entry;
-
-/// How an op differentiates. It holds what the gradient needs of the op's inputs.
-class Rule {
- public:
-  virtual ~Rule() = default;
-  /// Adds the pull-back of `deltas`, one per output, into `grads`, one per input. A delta that is
-  /// empty counts as zero; a null gradient is not wanted. Both are contiguous, but see below.
-  virtual void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const = 0;
-  /// A call of add().
-  struct Call {
-    const Rule* rule;
-    std::span<const Weights> deltas;
-    std::span<Weights* const> grads;
-  };
-  /// Does calls of rules of this class, with the result of one after the other. A rule that uses
-  /// the threads of the pool can do better.
-  virtual void add_together(std::span<const Call> calls) const {
-    for (const Call& call : calls) call.rule->add(call.deltas, call.grads);
-  }
-  /// The same as graphs on the tape, one per input, so that they can be differentiated again. Null
-  /// states stand for zero. Without an override there is no further order, and this throws.
-  virtual std::vector<Graph> record(std::span<const Graph> deltas,
-                                    const std::vector<bool>& wanted) const;
-  /// Whether add() uses the threads of the pool itself, and so is called from one thread only.
-  virtual bool is_parallel() const { return false; }
-  /// Entries of a higher level are differentiated first. A rule that fills whole gradients asks for
-  /// one, so that what others add need not be cleared before.
-  virtual int32_t least_level() const { return 0; }
-  /// Whether the rows of a gradient of emissions may lie apart from each other.
-  virtual bool takes_strided() const { return false; }
-  const char* op = "";
-};
 
 /// An array outside that leaves take their weights from, such as a tensor of emissions. The
 /// gradients of its leaves are parts of one buffer, which is the gradient of the array.

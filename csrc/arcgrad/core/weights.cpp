@@ -65,18 +65,6 @@ Weights Weights::make(int64_t size, DType dtype, bool zero) {
 Weights Weights::uninitialized(int64_t size, DType dtype) { return make(size, dtype, false); }
 Weights Weights::zeros(int64_t size, DType dtype) { return make(size, dtype, true); }
 
-Weights Weights::zeros_later(int64_t size, DType dtype) {
-  Weights out = make(size, dtype, false);
-  out.state_ = State::unset;
-  return out;
-}
-
-Weights Weights::zeros_later(std::shared_ptr<void> owner, void* data, Layout layout, DType dtype) {
-  Weights out = borrow(std::move(owner), data, layout, dtype);
-  out.state_ = State::unset;
-  return out;
-}
-
 Weights Weights::later(std::shared_ptr<const Formula> formula, int64_t size, DType dtype) {
   Weights out;
   out.data_ = formula.get();
@@ -87,15 +75,14 @@ Weights Weights::later(std::shared_ptr<const Formula> formula, int64_t size, DTy
   return out;
 }
 
-const void* Weights::settle() const {
-  if (state_ == State::later) return static_cast<const Formula*>(data_)->made().data_;
-  state_ = State::set;
+const void* Weights::settle() const { return static_cast<const Formula*>(data_)->made().data_; }
+
+void Weights::clear() {
   dispatch(dtype_, [&](auto kind) {
     using T = decltype(kind);
     for_each_row(static_cast<T*>(const_cast<void*>(data_)), layout_,
                  [](T* row, int64_t, int64_t count) { std::fill_n(row, count, T{0}); });
   });
-  return data_;
 }
 
 const Formula* Weights::formula() const {

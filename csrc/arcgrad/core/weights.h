@@ -49,11 +49,6 @@ class Weights {
   static Weights uninitialized(int64_t size, DType dtype);
   static Weights scalar(double value, DType dtype = DType::float64);
   static Weights from(std::span<const double> values, DType dtype = DType::float64);
-  /// `size` zeros that are written when somebody first looks, unless take_unset() comes before.
-  /// Such weights must not be copied or shared until clear() was called.
-  static Weights zeros_later(int64_t size, DType dtype);
-  /// The same in a part of a buffer that `owner` keeps alive; rows must be contiguous.
-  static Weights zeros_later(std::shared_ptr<void> owner, void* data, Layout layout, DType dtype);
   /// A buffer that `owner` keeps alive.
   static Weights borrow(std::shared_ptr<const void> owner, const void* data, Layout layout,
                         DType dtype);
@@ -81,17 +76,6 @@ class Weights {
     return {static_cast<T*>(const_cast<void*>(data())), static_cast<size_t>(size())};
   }
 
-  /// Writes the zeros that were put off.
-  void clear() const {
-    if (state_ == State::unset) [[unlikely]]
-      settle();
-  }
-  /// Whether they were; the caller then has to set every entry.
-  bool take_unset() {
-    if (state_ != State::unset) return false;
-    state_ = State::set;
-    return true;
-  }
   /// The formula that these weights stand for, unless somebody has looked at them.
   const Formula* formula() const;
   /// Whether nobody else has these weights.
@@ -105,13 +89,15 @@ class Weights {
   std::vector<double> to_vector() const;
   /// Adds an entry at the end, in place if this is the only owner and there is room.
   void append(double value);
+  /// Sets all entries to zero, for the sole owner of a buffer.
+  void clear();
   /// Adds other weights, which are contiguous, entry by entry, for the sole owner of a buffer.
   void add(const Weights& other);
   /// Sets one entry in a buffer of its own.
   void set(int64_t i, double value);
 
  private:
-  enum class State : uint8_t { set, unset, later };
+  enum class State : uint8_t { set, later };
   static Weights make(int64_t size, DType dtype, bool zero);
   /// Writes the zeros that were put off, or computes the formula; returns the entries.
   const void* settle() const;
@@ -124,7 +110,7 @@ class Weights {
   int64_t capacity_ = 0;  // how many entries there is room for, if append() made that
   DType dtype_ = DType::float32;
   bool borrowed_ = false;
-  mutable State state_ = State::set;
+  State state_ = State::set;
 };
 
 /// How weights are computed that nobody has looked at yet. Safe to ask from many threads.

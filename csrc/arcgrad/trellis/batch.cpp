@@ -30,7 +30,7 @@ class GradientsRule final : public Rule {
   bool is_parallel() const override { return true; }
   bool takes_strided() const override { return true; }
 
-  void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override {
+  void add(std::span<const Weights> deltas, std::span<Gradient* const> grads) const override {
     const Plan& plan = batch_->plan();
     const size_t num_graphs = plan.graphs.size(), num_factors = num_graphs + plan.emissions.size();
     std::vector<Weights> tangents(num_factors);
@@ -41,8 +41,8 @@ class GradientsRule final : public Rule {
                      grads.first(num_graphs), grads.subspan(num_graphs, plan.emissions.size()),
                      jvps);
     for (size_t i = 0; i < jvps.size(); ++i)
-      if (Weights* grad = grads[num_factors + i])
-        ArcMap::identity().apply(Weights::scalar(jvps[i]), *grad, 1.0);
+      if (Gradient* grad = grads[num_factors + i])
+        ArcMap::identity().apply(Weights::scalar(jvps[i]), grad->sum(), 1.0);
   }
 
  private:
@@ -186,7 +186,7 @@ Buffer<double> Batch::run_gradient_job(const GradientJob& job, const EmissionsGr
 }
 
 void Batch::add_gradients(std::span<const Flow> flows) {
-  std::vector<Weights*> of_examples;
+  std::vector<Gradient*> of_examples;
   std::vector<int32_t> labels;
   std::vector<GradientJob> jobs;
   for (const Flow& flow : flows) {
@@ -213,9 +213,9 @@ void Batch::add_gradients(std::span<const Flow> flows) {
 
 void Batch::add_hvps(std::span<const double> deltas, std::span<const Weights> graph_tangents,
                      std::span<const Weights> emission_tangents,
-                     std::span<Weights* const> graph_grads,
-                     std::span<Weights* const> emission_grads, std::span<double> jvps) const {
-  std::vector<Weights*> of_examples;
+                     std::span<Gradient* const> graph_grads,
+                     std::span<Gradient* const> emission_grads, std::span<double> jvps) const {
+  std::vector<Gradient*> of_examples;
   std::vector<int32_t> labels;
   list_destinations(emission_grads, of_examples, labels);
   const EmissionsGrads to(std::move(of_examples), std::move(labels));
@@ -244,7 +244,7 @@ void Batch::add_hvps(std::span<const double> deltas, std::span<const Weights> gr
 }
 
 /// Appends the destination of the gradient of the emissions of each example.
-void Batch::list_destinations(std::span<Weights* const> grads, std::vector<Weights*>& of_examples,
+void Batch::list_destinations(std::span<Gradient* const> grads, std::vector<Gradient*>& of_examples,
                               std::vector<int32_t>& labels) const {
   for (const Plan::Example& example : plan_.examples) {
     of_examples.push_back(grads[example.emissions]);
@@ -264,12 +264,13 @@ void Batch::clear_unused(const EmissionsGrads& to, size_t first) const {
 
 /// Adds the gradients of arcs, one array per chunk, to the gradients of the graphs. The order of
 /// the sum does not depend on the threads.
-void Batch::sum_arcs(std::span<Buffer<double>> arcs, std::span<Weights* const> grads) const {
+void Batch::sum_arcs(std::span<Buffer<double>> arcs, std::span<Gradient* const> grads) const {
   for (size_t k = 0; k < chunks_.size();) {
     const size_t first = k, graph = plan_.groups[chunks_[k].group].graph;
     for (++k; k < chunks_.size() && plan_.groups[chunks_[k].group].graph == graph; ++k)
       for (size_t a = 0; a < arcs[first].size(); ++a) arcs[first][a] += arcs[k][a];
-    if (grads[graph]) ArcMap::identity().apply(Weights::from(arcs[first]), *grads[graph], 1.0);
+    if (grads[graph])
+      ArcMap::identity().apply(Weights::from(arcs[first]), grads[graph]->sum(), 1.0);
   }
 }
 
@@ -280,11 +281,11 @@ std::vector<Graph> record_gradients(const char* op, const std::shared_ptr<const 
   const size_t num_graphs = plan.graphs.size(), num_factors = num_graphs + plan.emissions.size();
   std::vector<Graph> inputs(plan.graphs);
   inputs.insert(inputs.end(), plan.emissions.begin(), plan.emissions.end());
-  std::vector<Weights> grads(num_factors);
-  std::vector<Weights*> to(num_factors);
+  std::vector<Gradient> grads(num_factors);
+  std::vector<Gradient*> to(num_factors);
   for (size_t f = 0; f < num_factors; ++f) {
     if (!wanted[f]) continue;
-    grads[f] = Weights::zeros(inputs[f].num_arcs(), inputs[f].dtype());
+    grads[f] = Gradient(inputs[f].num_arcs(), inputs[f].dtype());
     to[f] = &grads[f];
   }
   std::vector<double> scale;
@@ -292,14 +293,14 @@ std::vector<Graph> record_gradients(const char* op, const std::shared_ptr<const 
     scale.push_back(delta ? delta.item() : 0.0);
     inputs.push_back(delta ? delta : scalar_graph(0.0, false));
   }
-  const std::span<Weights* const> all(to);
+  const std::span<Gradient* const> all(to);
   const Batch::Flow flow{batch.get(), scale, all.first(num_graphs), all.subspan(num_graphs)};
   Batch::add_gradients({&flow, 1});
   std::vector<Graph> out(num_factors, nullptr), outputs;
   std::vector<size_t> factors;
   for (size_t f = 0; f < num_factors; ++f) {
     if (!wanted[f]) continue;
-    out[f] = Graph(inputs[f].topology_ptr(), std::move(grads[f]));
+    out[f] = Graph(inputs[f].topology_ptr(), grads[f].sum());
     outputs.push_back(out[f]);
     factors.push_back(f);
   }

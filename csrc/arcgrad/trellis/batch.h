@@ -39,7 +39,7 @@ class Batch {
   struct Flow {
     const Batch* batch;
     std::vector<double> deltas;
-    std::span<Weights* const> graph_grads, emission_grads;
+    std::span<Gradient* const> graph_grads, emission_grads;
     std::vector<double> frame_deltas = {};
   };
   /// Adds the gradients of several batches; all chunks run in parallel.
@@ -48,8 +48,8 @@ class Batch {
   /// Adds `deltas[i]` times the derivatives of the posteriors of example i along the tangents of
   /// its factors. Sets `jvps[i]` to the derivative of its score.
   void add_hvps(std::span<const double> deltas, std::span<const Weights> graph_tangents,
-                std::span<const Weights> emission_tangents, std::span<Weights* const> graph_grads,
-                std::span<Weights* const> emission_grads, std::span<double> jvps) const;
+                std::span<const Weights> emission_tangents, std::span<Gradient* const> graph_grads,
+                std::span<Gradient* const> emission_grads, std::span<double> jvps) const;
 
  private:
   /// A kernel's run over some examples of a chunk.
@@ -74,10 +74,10 @@ class Batch {
   static Buffer<double> run_gradient_job(const GradientJob& job, const EmissionsGrads& to);
   void run_chunk(Chunk& chunk, bool keep);
   void sum_frames(const Chunk& chunk) const;
-  void list_destinations(std::span<Weights* const> grads, std::vector<Weights*>& of_examples,
+  void list_destinations(std::span<Gradient* const> grads, std::vector<Gradient*>& of_examples,
                          std::vector<int32_t>& labels) const;
   void clear_unused(const EmissionsGrads& to, size_t first) const;
-  void sum_arcs(std::span<Buffer<double>> arcs, std::span<Weights* const> grads) const;
+  void sum_arcs(std::span<Buffer<double>> arcs, std::span<Gradient* const> grads) const;
 
   const char* op_;
   Plan plan_;

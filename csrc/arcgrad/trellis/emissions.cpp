@@ -52,7 +52,7 @@ void EmissionsGrad::clear(int64_t first, int64_t count) const {
   });
 }
 
-EmissionsGrads::EmissionsGrads(std::vector<Weights*> grads, std::vector<int32_t> labels)
+EmissionsGrads::EmissionsGrads(std::vector<Gradient*> grads, std::vector<int32_t> labels)
     : grads_(std::move(grads)),
       labels_(std::move(labels)),
       is_unset_(grads_.size()),
@@ -73,7 +73,7 @@ EmissionsGrads::EmissionsGrads(std::vector<Weights*> grads, std::vector<int32_t>
 
 EmissionsGrad EmissionsGrads::at(size_t i) const {
   if (!grads_[i]) return {};
-  const Weights& to = own_[i] ? own_[i] : *grads_[i];
+  const Weights& to = own_[i] ? own_[i] : grads_[i]->sum();
   const Layout& layout = to.layout();
   EmissionsGrad out;
   out.data = const_cast<void*>(to.data());
@@ -87,7 +87,7 @@ EmissionsGrad EmissionsGrads::at(size_t i) const {
 
 void EmissionsGrads::join() const {
   for (size_t i = 0; i < own_.size(); ++i)
-    if (own_[i]) grads_[i]->add(own_[i]);
+    if (own_[i]) grads_[i]->sum().add(own_[i]);
 }
 
 }  // namespace arcgrad::trellis

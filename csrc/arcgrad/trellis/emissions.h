@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "arcgrad/autograd/rule.h"
 #include "arcgrad/core/graph.h"
 #include "arcgrad/core/weights.h"
 
@@ -78,13 +79,13 @@ struct EmissionsGrad {
 /// example, so that threads do not race and sums have one order.
 class EmissionsGrads {
  public:
-  EmissionsGrads(std::vector<Weights*> grads, std::vector<int32_t> labels);
+  EmissionsGrads(std::vector<Gradient*> grads, std::vector<int32_t> labels);
   EmissionsGrad at(size_t example) const;
   /// Adds the buffers to the gradients they stand for.
   void join() const;
 
  private:
-  std::vector<Weights*> grads_;
+  std::vector<Gradient*> grads_;
   std::vector<int32_t> labels_;
   std::vector<bool> is_unset_;
   std::vector<Weights> own_;

@@ -17,7 +17,7 @@ class ForwardRule final : public Rule {
   bool is_parallel() const override { return true; }
   bool takes_strided() const override { return true; }
 
-  void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override {
+  void add(std::span<const Weights> deltas, std::span<Gradient* const> grads) const override {
     const Call call{this, deltas, grads};
     add_together({&call, 1});
   }
@@ -38,9 +38,9 @@ class ForwardRule final : public Rule {
     };
     for (const Call& call : calls) {
       Batch::Flow flow = static_cast<const ForwardRule&>(*call.rule).flow(call);
-      const auto is_used = [&](const Weights* grad) { return grad && used.contains(grad); };
+      const auto is_used = [&](const Gradient* grad) { return grad && used.contains(grad); };
       if (arcs > kMostArcs || std::ranges::any_of(flow.emission_grads, is_used)) finish();
-      for (const Weights* grad : flow.emission_grads) used.add(grad);
+      for (const Gradient* grad : flow.emission_grads) used.add(grad);
       const Plan& plan = flow.batch->plan();
       for (size_t g = 0; g < plan.graphs.size(); ++g)
         if (flow.graph_grads[g]) arcs += plan.graphs[g].num_arcs();

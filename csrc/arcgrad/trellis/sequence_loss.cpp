@@ -17,7 +17,7 @@ class LossRule final : public Rule {
   int32_t least_level() const override { return batch_->frames() ? kFillsRows : 0; }
   bool takes_strided() const override { return true; }
 
-  void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override {
+  void add(std::span<const Weights> deltas, std::span<Gradient* const> grads) const override {
     const size_t num_graphs = batch_->plan().graphs.size();
     std::vector<double> path_deltas, frame_deltas;
     for (const Weights& delta : deltas) {

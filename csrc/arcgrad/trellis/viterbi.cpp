@@ -90,9 +90,10 @@ struct BestBatch {
   std::vector<bool> is_fused;
 };
 
-void add_at(Weights& grad, int32_t arc, double value) {
+void add_at(Gradient& grad, int32_t arc, double value) {
   dispatch(grad.dtype(), [&](auto kind) {
-    grad.fill<decltype(kind)>()[static_cast<size_t>(arc)] += static_cast<decltype(kind)>(value);
+    grad.sum().fill<decltype(kind)>()[static_cast<size_t>(arc)] +=
+        static_cast<decltype(kind)>(value);
   });
 }
 
@@ -102,7 +103,7 @@ class SpreadRule final : public Rule {
   SpreadRule(std::shared_ptr<const BestBatch> batch, std::vector<size_t> outputs)
       : batch_(std::move(batch)), outputs_(std::move(outputs)) {}
 
-  void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override {
+  void add(std::span<const Weights> deltas, std::span<Gradient* const> grads) const override {
     const Plan& plan = batch_->plan;
     std::vector<const Weights*> tangents(plan.graphs.size() + plan.emissions.size());
     for (size_t k = 0; k < outputs_.size(); ++k)
@@ -135,7 +136,7 @@ class BestRule final : public Rule {
   // One call must see all gradients, to tell which products are wanted.
   bool is_parallel() const override { return true; }
 
-  void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override {
+  void add(std::span<const Weights> deltas, std::span<Gradient* const> grads) const override {
     const size_t count = batch_->plan.examples.size();
     for (size_t i = 0; i < count; ++i) {
       if (!deltas[i]) continue;
@@ -159,11 +160,11 @@ class BestRule final : public Rule {
                              "clone of it"));
     std::vector<Graph> factors(plan.graphs), out(wanted.size(), nullptr), outputs, inputs;
     factors.insert(factors.end(), plan.emissions.begin(), plan.emissions.end());
-    std::vector<Weights> grads(factors.size());
-    std::vector<Weights*> to(factors.size());
+    std::vector<Gradient> grads(factors.size());
+    std::vector<Gradient*> to(factors.size());
     for (size_t f = 0; f < factors.size(); ++f) {
       if (!wanted[count + f]) continue;
-      grads[f] = Weights::zeros(factors[f].num_arcs(), factors[f].dtype());
+      grads[f] = Gradient(factors[f].num_arcs(), factors[f].dtype());
       to[f] = &grads[f];
     }
     for (size_t i = 0; i < count; ++i) {
@@ -173,7 +174,7 @@ class BestRule final : public Rule {
     std::vector<size_t> which;
     for (size_t f = 0; f < factors.size(); ++f) {
       if (!to[f]) continue;
-      out[count + f] = Graph(factors[f].topology_ptr(), std::move(grads[f]));
+      out[count + f] = Graph(factors[f].topology_ptr(), grads[f].sum());
       outputs.push_back(out[count + f]);
       which.push_back(f);
     }
@@ -183,10 +184,10 @@ class BestRule final : public Rule {
   }
 
  private:
-  void add_path(size_t i, double delta, std::span<Weights* const> grads) const {
+  void add_path(size_t i, double delta, std::span<Gradient* const> grads) const {
     const Plan& plan = batch_->plan;
-    Weights* const graph = grads[plan.examples[i].graph];
-    Weights* const emissions = grads[plan.graphs.size() + plan.examples[i].emissions];
+    Gradient* const graph = grads[plan.examples[i].graph];
+    Gradient* const emissions = grads[plan.graphs.size() + plan.examples[i].emissions];
     for (const BestStep& step : batch_->best[i].steps) {
       if (graph) add_at(*graph, step.arc, delta);
       if (const int32_t a = batch_->emission_arc(i, step); emissions && a >= 0)
@@ -262,20 +263,20 @@ std::vector<Graph> viterbi_paths(const char* op, const std::vector<Graph>& graph
 
 Graph factor_counts(const char* op, const Graph& graph, const Graph& factor) {
   const bool is_graph = is_graph_factor(op, graph, factor);
-  Weights counts = Weights::zeros(factor.num_arcs(), factor.dtype());
+  Gradient counts(factor.num_arcs(), factor.dtype());
   const BestBatch batch(op, Plan({graph}), true);
   if (batch.is_fused[0]) {
     for (const BestStep& step : batch.best[0].steps)
       if (const int32_t a = is_graph ? step.arc : batch.emission_arc(0, step); a >= 0)
         add_at(counts, a, 1.0);
   } else {
-    Weights arcs = Weights::zeros(graph.num_arcs(), graph.dtype());
+    Gradient arcs(graph.num_arcs(), graph.dtype());
     for (int32_t a : find_best_path(op, graph).arcs) add_at(arcs, a, 1.0);
     const bool is_first = is_graph == (graph.product()->side() == Side::output);
-    Weights* const grads[] = {is_first ? &counts : nullptr, is_first ? nullptr : &counts};
-    graph.product()->built().rule->add({&arcs, 1}, grads);
+    Gradient* const grads[] = {is_first ? &counts : nullptr, is_first ? nullptr : &counts};
+    graph.product()->built().rule->add({&arcs.sum(), 1}, grads);
   }
-  return {factor.topology_ptr(), std::move(counts)};
+  return {factor.topology_ptr(), counts.sum()};
 }
 
 }  // namespace arcgrad::trellis

@@ -124,13 +124,13 @@ void Frames::spread(size_t i, double delta, const EmissionsGrad& grad, int64_t f
   }
 }
 
-EmissionsGrads Frames::destinations(std::span<Weights* const> grads) const {
+EmissionsGrads Frames::destinations(std::span<Gradient* const> grads) const {
   std::vector<int32_t> labels;
   for (const Emissions& view : views_) labels.push_back(view.labels);
   return {{grads.begin(), grads.end()}, std::move(labels)};
 }
 
-void Frames::add_gradients(std::span<const double> deltas, std::span<Weights* const> grads) const {
+void Frames::add_gradients(std::span<const double> deltas, std::span<Gradient* const> grads) const {
   const EmissionsGrads to = destinations(grads);
   for_each([&](size_t i) {
     const EmissionsGrad grad = to.at(i);
@@ -144,7 +144,7 @@ void Frames::add_gradients(std::span<const double> deltas, std::span<Weights* co
 }
 
 void Frames::add_hvps(std::span<const double> deltas, std::span<const Weights> moves,
-                      std::span<Weights* const> grads, std::span<double> slopes) const {
+                      std::span<Gradient* const> grads, std::span<double> slopes) const {
   const EmissionsGrads to = destinations(grads);
   for_each([&](size_t i) {
     const EmissionsGrad grad = to.at(i);
@@ -194,14 +194,14 @@ class FramesGradientRule final : public Rule {
   bool is_parallel() const override { return true; }
   bool takes_strided() const override { return true; }
 
-  void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override {
+  void add(std::span<const Weights> deltas, std::span<Gradient* const> grads) const override {
     const size_t count = deltas_.size();
     std::vector<Weights> moves(count);
     for (size_t k = 0; k < outputs_.size(); ++k) moves[outputs_[k]] = deltas[k];
     std::vector<double> slopes(count);
     frames_->add_hvps(deltas_, moves, grads.first(count), slopes);
     for (size_t i = 0; i < count; ++i)
-      if (Weights* grad = grads[count + i]) grad->add(Weights::scalar(slopes[i]));
+      if (Gradient* grad = grads[count + i]) grad->sum().add(Weights::scalar(slopes[i]));
   }
 
  private:
@@ -216,21 +216,21 @@ std::vector<Graph> record_gradients(const char* op, const std::shared_ptr<const 
                                     std::span<const Graph> deltas,
                                     const std::vector<bool>& wanted) {
   std::vector<Graph> inputs = frames->emissions(), out(wanted.size(), nullptr), outputs;
-  std::vector<Weights> grads(wanted.size());
-  std::vector<Weights*> to(wanted.size());
+  std::vector<Gradient> grads(wanted.size());
+  std::vector<Gradient*> to(wanted.size());
   std::vector<double> scale;
   std::vector<size_t> examples;
   for (size_t i = 0; i < wanted.size(); ++i) {
     scale.push_back(deltas[i] ? deltas[i].item() : 0.0);
     inputs.push_back(deltas[i] ? deltas[i] : scalar_graph(0.0, false));
     if (!wanted[i] || !deltas[i]) continue;
-    grads[i] = Weights::zeros(inputs[i].num_arcs(), inputs[i].dtype());
+    grads[i] = Gradient(inputs[i].num_arcs(), inputs[i].dtype());
     to[i] = &grads[i];
   }
   frames->add_gradients(scale, to);
   for (size_t i = 0; i < wanted.size(); ++i) {
     if (!to[i]) continue;
-    out[i] = Graph(inputs[i].topology_ptr(), std::move(grads[i]));
+    out[i] = Graph(inputs[i].topology_ptr(), grads[i].sum());
     outputs.push_back(out[i]);
     examples.push_back(i);
   }
@@ -251,7 +251,7 @@ class FramesRule final : public Rule {
   int32_t least_level() const override { return kFillsRows; }
   bool takes_strided() const override { return true; }
 
-  void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override {
+  void add(std::span<const Weights> deltas, std::span<Gradient* const> grads) const override {
     std::vector<double> scale;
     for (const Weights& delta : deltas) scale.push_back(delta ? delta[0] : 0.0);
     frames_->add_gradients(scale, grads);

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "arcgrad/autograd/rule.h"
 #include "arcgrad/core/graph.h"
 #include "arcgrad/trellis/emissions.h"
 #include "arcgrad/trellis/kernels/frames_loops.h"
@@ -36,14 +37,14 @@ class Frames final : public InitialRows {
     add_rows(i, delta, grad, first, count);
   }
   /// Adds `deltas[i]` times the posteriors of example i to `grads[i]`, unless that is null.
-  void add_gradients(std::span<const double> deltas, std::span<Weights* const> grads) const;
+  void add_gradients(std::span<const double> deltas, std::span<Gradient* const> grads) const;
   /// Adds `deltas[i]` times the derivatives of the posteriors along `moves[i]` to `grads[i]`, and
   /// sets `slopes[i]` to the derivative of the score. A missing move is zero.
   void add_hvps(std::span<const double> deltas, std::span<const Weights> moves,
-                std::span<Weights* const> grads, std::span<double> slopes) const;
+                std::span<Gradient* const> grads, std::span<double> slopes) const;
 
  private:
-  EmissionsGrads destinations(std::span<Weights* const> grads) const;
+  EmissionsGrads destinations(std::span<Gradient* const> grads) const;
   template <class T>
   void sum_frames(size_t i);
   template <class T>

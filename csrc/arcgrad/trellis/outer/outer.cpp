@@ -467,7 +467,7 @@ class Outer {
     return out;
   }
 
-  void add_gradients(const Weights& deltas, std::span<Weights* const> grads) const {
+  void add_gradients(const Weights& deltas, std::span<Gradient* const> grads) const {
     const EmissionsGrads to = destinations(grads);
     for (size_t e = 0; e < emissions.size(); ++e)
       if (const EmissionsGrad grad = to.at(e); grad.is_unset) grad.clear(0, views_[e].frames);
@@ -489,16 +489,16 @@ class Outer {
   /// The derivative of the gradients along `moves`, one per factor; the derivatives of the scores
   /// are added to `slopes`.
   void add_hvps(const Weights& deltas, std::span<const Weights> moves,
-                std::span<Weights* const> grads, Weights* slopes) const {
+                std::span<Gradient* const> grads, Gradient* slopes) const {
     if (semiring_ == Semiring::tropical) {
-      if (slopes) add_best_slopes(moves, slopes->fill<double>().data());
+      if (slopes) add_best_slopes(moves, slopes->sum().fill<double>().data());
       return;
     }
     const EmissionsGrads to = destinations(grads);
     for (size_t e = 0; e < emissions.size(); ++e)
       if (const EmissionsGrad grad = to.at(e); grad.is_unset) grad.clear(0, views_[e].frames);
     const double* const delta = deltas.view<double>().data();
-    double* const slope = slopes ? slopes->fill<double>().data() : nullptr;
+    double* const slope = slopes ? slopes->sum().fill<double>().data() : nullptr;
     std::vector<std::vector<double>> arcs(emissions.size() * graphs.size()), arc_moves;
     for (size_t k = 0; k < graphs.size(); ++k)
       arc_moves.push_back(moves[k] ? moves[k].to_vector() : std::vector<double>());
@@ -552,14 +552,14 @@ class Outer {
     return int64_t{w} * window_.stride + int64_t{f} * window_.dilation;
   }
 
-  EmissionsGrads destinations(std::span<Weights* const> grads) const {
+  EmissionsGrads destinations(std::span<Gradient* const> grads) const {
     std::vector<int32_t> labels;
     for (const Emissions& view : views_) labels.push_back(view.labels);
     const auto of_emissions = grads.subspan(graphs.size(), emissions.size());
     return {{of_emissions.begin(), of_emissions.end()}, std::move(labels)};
   }
 
-  void sum_arcs(std::vector<std::vector<double>>& arcs, std::span<Weights* const> grads) const {
+  void sum_arcs(std::vector<std::vector<double>>& arcs, std::span<Gradient* const> grads) const {
     for (size_t k = 0; k < graphs.size(); ++k) {
       if (!grads[k]) continue;
       std::vector<double> sum(static_cast<size_t>(graphs[k].num_arcs()));
@@ -567,7 +567,7 @@ class Outer {
         const std::vector<double>& part = arcs[e * graphs.size() + k];
         for (size_t a = 0; a < part.size(); ++a) sum[a] += part[a];
       }
-      ArcMap::identity().apply(Weights::from(sum), *grads[k], 1.0);
+      ArcMap::identity().apply(Weights::from(sum), grads[k]->sum(), 1.0);
     }
   }
 
@@ -819,7 +819,7 @@ class OuterGradientsRule final : public Rule {
 
   bool is_parallel() const override { return true; }
   bool takes_strided() const override { return true; }
-  void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override {
+  void add(std::span<const Weights> deltas, std::span<Gradient* const> grads) const override {
     std::vector<Weights> moves(grads.size() - 1);
     for (size_t k = 0; k < outputs_.size(); ++k) moves[outputs_[k]] = deltas[k];
     outer_->add_hvps(delta_, moves, grads.first(grads.size() - 1), grads.back());
@@ -837,18 +837,18 @@ class OuterRule final : public Rule {
 
   bool is_parallel() const override { return true; }
   bool takes_strided() const override { return true; }
-  void add(std::span<const Weights> deltas, std::span<Weights* const> grads) const override {
+  void add(std::span<const Weights> deltas, std::span<Gradient* const> grads) const override {
     outer_->add_gradients(deltas[0], grads);
   }
   std::vector<Graph> record(std::span<const Graph> deltas,
                             const std::vector<bool>& wanted) const override {
     std::vector<Graph> inputs(outer_->graphs), out(wanted.size(), nullptr), outputs;
     inputs.insert(inputs.end(), outer_->emissions.begin(), outer_->emissions.end());
-    std::vector<Weights> grads(wanted.size());
-    std::vector<Weights*> to(wanted.size());
+    std::vector<Gradient> grads(wanted.size());
+    std::vector<Gradient*> to(wanted.size());
     for (size_t f = 0; f < wanted.size(); ++f) {
       if (!wanted[f]) continue;
-      grads[f] = Weights::zeros(inputs[f].num_arcs(), inputs[f].dtype());
+      grads[f] = Gradient(inputs[f].num_arcs(), inputs[f].dtype());
       to[f] = &grads[f];
     }
     const Weights delta = deltas[0].weights().cast(DType::float64);
@@ -856,7 +856,7 @@ class OuterRule final : public Rule {
     std::vector<size_t> which;
     for (size_t f = 0; f < wanted.size(); ++f) {
       if (!wanted[f]) continue;
-      out[f] = Graph(inputs[f].topology_ptr(), std::move(grads[f]));
+      out[f] = Graph(inputs[f].topology_ptr(), grads[f].sum());
       outputs.push_back(out[f]);
       which.push_back(f);
     }
