@@ -57,22 +57,22 @@ Batch::Batch(const char* op, Plan plan, bool keep, std::shared_ptr<Frames> frame
     : op_(op), plan_(std::move(plan)), factors_(plan_.groups.size()), frames_(std::move(frames)) {
   scores_.assign(plan_.examples.size(), kNegInf);
   is_fused_.assign(plan_.examples.size(), true);
-  std::vector<Kernel> kernels(plan_.groups.size());
+  std::vector<const KernelEntry*> kernels(plan_.groups.size());
   // A group that is one chunk runs at once, on the thread that makes its factor.
   std::vector<std::vector<Chunk>> chunks(plan_.groups.size());
   parallel_for(plan_.groups.size(), [&](size_t g) {
     const Plan::Group& group = plan_.groups[g];
     try {
-      kernels[g] = plan_.choose(op_, group);
-      if (kernels[g] == Kernel::materialised) return;
+      kernels[g] = &plan_.choose(op_, group);
+      if (!kernels[g]->run) return;
       factors_[g] = std::make_shared<const Factor>(op_, plan_.form(group),
                                                    plan_.graphs[group.graph].raw_weights());
-      if (kernels[g] == Kernel::dense)
-        prepare_dense(*factors_[g], plan_.examples[group.examples.front()].view.dtype);
+      if (kernels[g]->prepare)
+        kernels[g]->prepare(*factors_[g], plan_.examples[group.examples.front()].view.dtype);
     } catch (...) {
       plan_.rethrow(op_, group.examples.front());
     }
-    const size_t size = chunk_size(kernels[g], group.examples.size());
+    const size_t size = kernels[g]->chunk_size(group.examples.size());
     for (size_t begin = 0; begin < group.examples.size(); begin += size)
       chunks[g].push_back(
           {g,
@@ -83,7 +83,7 @@ Batch::Batch(const char* op, Plan plan, bool keep, std::shared_ptr<Frames> frame
   });
   std::vector<Chunk*> left;
   for (size_t g = 0; g < chunks.size(); ++g) {
-    if (kernels[g] == Kernel::materialised)
+    if (!kernels[g]->run)
       for (size_t i : plan_.groups[g].examples) is_fused_[i] = false;
     if (chunks[g].size() > 1)
       for (Chunk& chunk : chunks[g]) left.push_back(&chunk);
@@ -104,29 +104,21 @@ void Batch::run_chunk(Chunk& chunk, bool keep) {
   }
   if (frames_) sum_frames(chunk);
   constexpr int64_t kBytesPerValue = 8;
-  const Options options{op_, keep,
-                        history_stride(frames, kBytesPerValue * factor->form->num_values,
-                                       static_cast<int64_t>(plan_.examples.size()))};
+  const RunOptions options{op_, keep,
+                           history_stride(frames, kBytesPerValue * factor->form->num_values,
+                                          static_cast<int64_t>(plan_.examples.size()))};
   auto add = [&](std::unique_ptr<Run> run, size_t begin, size_t count) {
     for (size_t k = 0; k < count; ++k) scores_[chunk.examples[begin + k]] = run->scores[k];
     if (keep) chunk.runs.push_back({std::move(run), begin, count});
   };
   try {
-    if (chunk.kernel == Kernel::dense) {
-      if (auto run = run_dense(factor, views, options)) {
-        add(std::move(run), 0, views.size());
-        return;
-      }
+    if (auto run = chunk.kernel->run(factor, views, options)) {
+      add(std::move(run), 0, views.size());
+      return;
     }
-    if (chunk.kernel == Kernel::diagonal) {
-      add(run_diagonal(factor, views[0], options), 0, 1);
-    } else if (chunk.kernel == Kernel::csr) {
-      add(run_csr(factor, views[0], options), 0, 1);
-    } else {
-      for (size_t begin = 0; begin < views.size(); begin += kLanes) {
-        const size_t count = std::min(kLanes, views.size() - begin);
-        add(run_lanes(factor, {views.data() + begin, count}, options), begin, count);
-      }
+    for (size_t begin = 0; begin < views.size(); begin += kLanes) {
+      const size_t count = std::min(kLanes, views.size() - begin);
+      add(run_lanes(factor, {views.data() + begin, count}, options), begin, count);
     }
   } catch (const std::invalid_argument&) {
     plan_.rethrow(op_, *plan_.form(group), chunk.examples);

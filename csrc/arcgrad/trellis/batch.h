@@ -9,7 +9,6 @@
 
 #include "arcgrad/autograd/tape.h"
 #include "arcgrad/trellis/kernels/frames.h"
-#include "arcgrad/trellis/kernels/kernel.h"
 #include "arcgrad/trellis/plan.h"
 
 namespace arcgrad::trellis {
@@ -60,7 +59,7 @@ class Batch {
   /// Examples of one group that run together.
   struct Chunk {
     size_t group;
-    Kernel kernel;
+    const KernelEntry* kernel;
     std::span<const size_t> examples;
     std::vector<PartialRun> runs;
   };

@@ -1,7 +1,8 @@
 #pragma once
 
 // The public header of the trellis: which kernel computes the score of a product, and how much
-// memory scores may keep for their gradients. The functions are defined in plan.cpp.
+// memory scores may keep for their gradients. The functions are defined in plan.cpp and
+// kernels/registry.cpp.
 
 #include <cstdint>
 #include <string>

@@ -13,10 +13,6 @@
 namespace arcgrad::trellis {
 namespace {
 
-constexpr Kernel kKernels[] = {Kernel::diagonal, Kernel::lanes, Kernel::dense, Kernel::csr,
-                               Kernel::materialised};
-
-std::atomic<int> forced{-1};
 std::atomic<int32_t> forced_stride{0};
 std::atomic<int64_t> history_limit{int64_t{256} << 20};
 
@@ -63,50 +59,7 @@ class PlanBuilder {
   std::vector<std::array<size_t, 2>> group_of_;  // of each graph and side
 };
 
-bool can_run(Kernel kernel, const TrellisGraph& form) {
-  if (form.has_epsilon_cycle) return kernel == Kernel::materialised;
-  switch (kernel) {
-    case Kernel::diagonal:
-      return !form.offsets.empty();
-    case Kernel::dense:
-      return form.is_dense;
-    default:
-      return true;
-  }
-}
-
 }  // namespace
-
-const char* name(Kernel kernel) {
-  switch (kernel) {
-    case Kernel::diagonal:
-      return "diagonal";
-    case Kernel::lanes:
-      return "lanes";
-    case Kernel::dense:
-      return "dense";
-    case Kernel::csr:
-      return "csr";
-    case Kernel::frames:
-      return "frames";
-    case Kernel::materialised:
-      break;
-  }
-  return "materialised";
-}
-
-void force_kernel(const std::string& kernel_name) {
-  if (kernel_name.empty()) {
-    forced = -1;
-    return;
-  }
-  for (Kernel kernel : kKernels)
-    if (kernel_name == name(kernel)) {
-      forced = static_cast<int>(kernel);
-      return;
-    }
-  fail("force_kernel", "there is no kernel '", kernel_name, "'");
-}
 
 void force_history_stride(int32_t stride) { forced_stride = stride; }
 
@@ -138,13 +91,6 @@ bool is_graph_factor(const char* op, const Graph& graph, const Graph& factor) {
       is_same(graph.product()->emissions()), op,
       "wrt must be one of the two graphs the product was made of, with the weights it had then");
   return false;
-}
-
-size_t chunk_size(Kernel kernel, size_t num_examples) {
-  // At least two chunks, so that two threads have work, unless the products become too small.
-  constexpr size_t kFewRows = 4;
-  if (kernel == Kernel::dense) return std::clamp((num_examples + 1) / 2, kFewRows, kDenseRows);
-  return kernel == Kernel::lanes ? kLanes : 1;
 }
 
 Plan::Plan(const std::vector<Graph>& list) : list_size(list.size()) {
@@ -196,39 +142,10 @@ std::vector<Graph> Plan::tape_inputs() const {
   return inputs;
 }
 
-Kernel Plan::choose(const char* op, const Group& group, std::string* reason) const {
-  // Formatting the reason takes longer than the choice.
-  const auto because = [&](Kernel kernel, const auto&... parts) {
-    if (reason) *reason = text(parts...);
-    return kernel;
-  };
-  const TrellisGraph& form = *this->form(group);
-  if (const int force = forced; force >= 0) {
-    const auto kernel = static_cast<Kernel>(force);
-    require(can_run(kernel, form), op, "the kernel '", name(kernel), "' cannot run this product");
-    return because(kernel, "it was forced");
-  }
-  if (form.has_epsilon_cycle)
-    return because(Kernel::materialised, "epsilon arcs of the graph form a cycle");
+const KernelEntry& Plan::choose(const char* op, const Group& group, std::string* reason) const {
   int32_t frames = 0;
   for (size_t i : group.examples) frames = std::max(frames, examples[i].view.frames);
-  // Building an arc of the product costs about as much as this many cells of the trellis.
-  constexpr double kCellsPerArc = 16.0;
-  constexpr int32_t kFewFrames = 32;
-  if (const double reached = form.occupancy(frames);
-      frames > kFewFrames && reached * kCellsPerArc < 1.0)
-    return because(Kernel::materialised, "the graph has no cycle, and only ", reached,
-                   " of the trellis can be reached");
-  if (form.is_dense)
-    return because(Kernel::dense, "nearly all of ", form.num_emitting, " x ", form.num_emitting,
-                   " transitions exist");
-  constexpr int32_t kFewStates = 8;
-  const size_t count = group.examples.size();
-  if (!form.offsets.empty() && (form.num_emitting >= kFewStates || count == 1))
-    return because(Kernel::diagonal, "banded graph: ", form.num_emitting, " states, ",
-                   form.offsets.size(), " diagonals");
-  if (count > 1) return because(Kernel::lanes, count, " examples share the graph");
-  return because(Kernel::csr, "the graph is used by one example and has no special shape");
+  return choose_kernel(op, {*form(group), group.examples.size(), frames}, reason);
 }
 
 std::vector<Choice> explain(const std::vector<Graph>& graphs) {
@@ -240,7 +157,7 @@ std::vector<Choice> explain(const std::vector<Graph>& graphs) {
     out[i].reason = "it is not the product of a graph with a dense linear graph";
   for (const Plan::Group& group : plan.groups) {
     Choice choice;
-    choice.kernel = plan.choose("explain", group, &choice.reason);
+    choice.kernel = plan.choose("explain", group, &choice.reason).kernel;
     for (size_t i : group.examples) out[plan.examples[i].position] = choice;
   }
   return out;

@@ -10,8 +10,7 @@
 #include "arcgrad/core/graph.h"
 #include "arcgrad/runtime/parallel.h"
 #include "arcgrad/trellis/emissions.h"
-#include "arcgrad/trellis/explain.h"
-#include "arcgrad/trellis/kernels/kernel.h"
+#include "arcgrad/trellis/kernels/registry.h"
 
 namespace arcgrad::trellis {
 
@@ -20,10 +19,10 @@ namespace arcgrad::trellis {
 /// Factors are distinct if their tape entry, topology or weight buffer differs: all products of one
 /// graph share its TrellisGraph, its weights and its gradient. A group holds the examples of one
 /// graph that match the emissions on one side. choose() picks the kernel of a group from the shape
-/// of the graph, the longest example and the number of examples; chunk_size() then cuts the group
-/// into chunks that run side by side. Neither depends on the number of threads, so results do not
-/// either. Planning costs O(1) per example, plus the arrangement of each new graph, which its
-/// topology caches.
+/// of the graph, the longest example and the number of examples; its entry in the registry tells
+/// how many examples of the group run side by side as a chunk. Neither depends on the number of
+/// threads, so results do not either. Planning costs O(1) per example, plus the arrangement of each
+/// new graph, which its topology caches.
 struct Plan {
   struct Example {
     Graph product;            // null if the factors were given
@@ -65,7 +64,8 @@ struct Plan {
     return graphs[group.graph].topology().form(group.side);
   }
   /// Chooses the kernel of a group, and tells why if `reason` is not null.
-  Kernel choose(const char* op, const Group& group, std::string* reason = nullptr) const;
+  const KernelEntry& choose(const char* op, const Group& group,
+                            std::string* reason = nullptr) const;
 };
 
 /// Runs `element(i)` in parallel for the given positions of a list. An error names the element.
@@ -84,10 +84,6 @@ void for_positions(const char* op, size_t list_size, const std::vector<size_t>& 
 
 /// True if `factor` is the graph of a product, false if it is the emissions. Raises for any other.
 bool is_graph_factor(const char* op, const Graph& product, const Graph& factor);
-
-/// The number of examples of one graph that a kernel runs side by side, of `num_examples`. It does
-/// not depend on the number of threads, because the order of sums over examples depends on it.
-size_t chunk_size(Kernel kernel, size_t num_examples);
 
 /// The stride of the frames to keep for gradients, if `num_examples` examples of `num_frames`
 /// frames of `frame_bytes` each run together. See set_history_limit().

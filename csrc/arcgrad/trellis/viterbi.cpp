@@ -39,7 +39,7 @@ struct BestBatch {
       std::vector<Emissions> views;
       for (size_t i : examples) views.push_back(plan.examples[i].view);
       const TrellisGraph& form = *plan.form(group);
-      if (plan.choose(op, group) == Kernel::materialised) {
+      if (!plan.choose(op, group).run) {
         is_built[k] = true;
         return;
       }

@@ -296,7 +296,7 @@ template <class T>
 class Recursion {
  public:
   Recursion(std::shared_ptr<const Factor> factor, Cache& cache, std::vector<Emissions> examples,
-            const Options& options);
+            const RunOptions& options);
 
   /// The score of each example, and whether it is in error because the numbers span too wide a
   /// range.
@@ -364,7 +364,7 @@ class Recursion {
   const TrellisGraph& trellis_graph_;
   Cache& cache_;
   const Tables<T>& tables_;
-  Options options_;
+  RunOptions options_;
   std::vector<Emissions> examples_;
   /// Examples by descending length, so that those with a frame t are the first few: row r is
   /// example order_[r], and rows_[t] rows have a frame t.
@@ -384,7 +384,7 @@ class Recursion {
 
 template <class T>
 Recursion<T>::Recursion(std::shared_ptr<const Factor> factor, Cache& cache,
-                        std::vector<Emissions> examples, const Options& options)
+                        std::vector<Emissions> examples, const RunOptions& options)
     : factor_(std::move(factor)),
       trellis_graph_(*factor_->form),
       cache_(cache),
@@ -782,7 +782,7 @@ std::shared_ptr<Cache> cache_of(const Factor& factor) {
 class DenseRun : public Run {
  public:
   DenseRun(std::shared_ptr<const Factor> factor, std::span<const Emissions> examples,
-           const Options& options);
+           const RunOptions& options);
   bool has_failed() const { return has_failed_; }
 
   void add_gradients(std::span<const double> deltas, std::span<const EmissionsGrad> emissions,
@@ -815,7 +815,7 @@ class DenseRun : public Run {
 };
 
 DenseRun::DenseRun(std::shared_ptr<const Factor> factor, std::span<const Emissions> examples,
-                   const Options& options) {
+                   const RunOptions& options) {
   cache_ = cache_of(*factor);
   scores.resize(examples.size());
   auto pick = [&](const std::vector<size_t>& which) {
@@ -874,7 +874,7 @@ void prepare_dense(const Factor& factor, DType emissions) {
 }
 
 std::unique_ptr<Run> run_dense(std::shared_ptr<const Factor> factor,
-                               std::span<const Emissions> examples, const Options& options) {
+                               std::span<const Emissions> examples, const RunOptions& options) {
   auto run = std::make_unique<DenseRun>(std::move(factor), examples, options);
   if (run->has_failed()) return nullptr;
   return run;

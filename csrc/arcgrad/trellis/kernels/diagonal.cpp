@@ -86,7 +86,7 @@ class DiagonalRun final : public Run {
 
  public:
   DiagonalRun(std::shared_ptr<const Factor> factor, const Emissions& example,
-              const Options& options)
+              const RunOptions& options)
       : factor_(std::move(factor)),
         trellis_graph_(*factor_->form),
         emissions_(example),
@@ -645,12 +645,13 @@ class DiagonalRun final : public Run {
 
 }  // namespace
 
-std::unique_ptr<Run> run_diagonal(std::shared_ptr<const Factor> factor, const Emissions& example,
-                                  const Options& options) {
-  return dispatch(
-      promote(factor->weights.dtype(), example.dtype), [&](auto kind) -> std::unique_ptr<Run> {
-        return std::make_unique<DiagonalRun<decltype(kind)>>(std::move(factor), example, options);
-      });
+std::unique_ptr<Run> run_diagonal(std::shared_ptr<const Factor> factor,
+                                  std::span<const Emissions> example, const RunOptions& options) {
+  return dispatch(promote(factor->weights.dtype(), example[0].dtype),
+                  [&](auto kind) -> std::unique_ptr<Run> {
+                    return std::make_unique<DiagonalRun<decltype(kind)>>(std::move(factor),
+                                                                         example[0], options);
+                  });
 }
 
 }  // namespace arcgrad::trellis

@@ -58,7 +58,7 @@ class ScaledSum {
 };
 
 /// How a kernel runs.
-struct Options {
+struct RunOptions {
   const char* op = "forward_score";
   /// Whether add_gradients() will be called.
   bool keep = true;
@@ -89,20 +89,20 @@ class Run {
 // are given by the constants. The result for an example does not depend on the others in its chunk.
 
 /// One example, any graph.
-std::unique_ptr<Run> run_csr(std::shared_ptr<const Factor> factor, const Emissions& example,
-                             const Options& options);
+std::unique_ptr<Run> run_csr(std::shared_ptr<const Factor> factor,
+                             std::span<const Emissions> example, const RunOptions& options);
 /// Some examples side by side in the lanes of vectors, any graph.
 inline constexpr size_t kLanes = 8;
 std::unique_ptr<Run> run_lanes(std::shared_ptr<const Factor> factor,
-                               std::span<const Emissions> examples, const Options& options);
+                               std::span<const Emissions> examples, const RunOptions& options);
 /// One example; the form has offsets.
-std::unique_ptr<Run> run_diagonal(std::shared_ptr<const Factor> factor, const Emissions& example,
-                                  const Options& options);
+std::unique_ptr<Run> run_diagonal(std::shared_ptr<const Factor> factor,
+                                  std::span<const Emissions> example, const RunOptions& options);
 /// Some examples by matrix products; the form is dense. Null if the numbers span too wide a range,
 /// and then another kernel must be used.
 inline constexpr size_t kDenseRows = 16;
 std::unique_ptr<Run> run_dense(std::shared_ptr<const Factor> factor,
-                               std::span<const Emissions> examples, const Options& options);
+                               std::span<const Emissions> examples, const RunOptions& options);
 /// Makes what that derives from a factor for emissions of a dtype, so that threads need not wait
 /// for the first of them.
 void prepare_dense(const Factor& factor, DType emissions);

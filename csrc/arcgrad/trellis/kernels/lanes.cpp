@@ -211,7 +211,7 @@ void RowsRun<T, W>::finish(int32_t t, Scores<T> values, const int64_t* base) {
 }
 
 template <class T, int W>
-void RowsRun<T, W>::forward(std::span<const Emissions> examples, const Options& options) {
+void RowsRun<T, W>::forward(std::span<const Emissions> examples, const RunOptions& options) {
   const TrellisGraph& form = *factor_->form;
   op_ = options.op;
   examples_.assign(examples.begin(), examples.end());
@@ -435,16 +435,16 @@ DType type_of(const Factor& factor, std::span<const Emissions> examples) {
 
 }  // namespace
 
-std::unique_ptr<Run> run_csr(std::shared_ptr<const Factor> factor, const Emissions& example,
-                             const Options& options) {
+std::unique_ptr<Run> run_csr(std::shared_ptr<const Factor> factor,
+                             std::span<const Emissions> example, const RunOptions& options) {
   auto weights = std::make_shared<RowWeights<double>>(*factor);
   auto run = std::make_unique<RowsRun<double, 1>>(std::move(factor), std::move(weights));
-  run->forward({&example, 1}, options);
+  run->forward(example, options);
   return run;
 }
 
 std::unique_ptr<Run> run_lanes(std::shared_ptr<const Factor> factor,
-                               std::span<const Emissions> examples, const Options& options) {
+                               std::span<const Emissions> examples, const RunOptions& options) {
   return dispatch(type_of(*factor, examples), [&](auto kind) -> std::unique_ptr<Run> {
     using T = decltype(kind);
     auto weights = std::make_shared<RowWeights<T>>(*factor);

@@ -32,7 +32,7 @@ class RowsRun final : public Run {
   RowsRun(std::shared_ptr<const Factor> factor, std::shared_ptr<const RowWeights<T>> weights);
 
   /// Runs forward; may be called again with other examples, and then reuses its memory.
-  void forward(std::span<const Emissions> examples, const Options& options);
+  void forward(std::span<const Emissions> examples, const RunOptions& options);
 
   bool clears_rows() const override { return true; }
   void add_gradients(std::span<const double> deltas, std::span<const EmissionsGrad> emissions,
