@@ -20,18 +20,18 @@ struct Split<double> {
   int64_t exponent;
 };
 
-/// Ranges of places start and end at multiples of this.
-inline constexpr int32_t kPlaceBlock = 8;
+/// Ranges of states start and end at multiples of this.
+inline constexpr int32_t kStateBlock = 8;
 
-/// The scores of consecutive places. Loops also read some places before and after their range,
+/// The scores of consecutive states. Loops also read some states before and after their range,
 /// which must be dead there.
 template <class T>
-struct PlaceRow {
+struct StateRow {
   T* mantissa;
   Exponent<T>* exponent;
 };
 
-/// The arcs between places: entry p of diagonal k is the arc from place p - offset[k] to place p.
+/// The arcs between states: entry p of diagonal k is the arc from state p - offset[k] to state p.
 template <class T>
 struct Diagonals {
   int32_t offset[kMostDiagonals];
@@ -40,19 +40,19 @@ struct Diagonals {
   /// limit for the others.
   const T* mantissa[kMostDiagonals];
   const Exponent<T>* exponent[kMostDiagonals];
-  /// For each place, which of a frame's emissions it reads.
+  /// For each state, which of a frame's emissions it reads.
   const int32_t* slot;
   /// From the forward scores of a frame to those of the next, in entries.
   int64_t row_size;
 };
 
-/// Slots with their places and label. Slots of as many places should be neighbours, because then
-/// the ends of loops over places are foreseen by the processor.
-struct SlotPlaces {
+/// Slots with their states and label. Slots of as many states should be neighbours, because then
+/// the ends of loops over states are foreseen by the processor.
+struct SlotStates {
   int32_t num_slots;
-  int32_t num_single;  // of these, the first, which have one place each
+  int32_t num_single;  // of these, the first, which have one state each
   const int32_t* offset;
-  const int32_t* place;
+  const int32_t* state;
   const int32_t* label;
 };
 
@@ -65,7 +65,7 @@ struct PerDiagonals {
 template <class T>
 struct DiagonalTable {
   using Int = Exponent<T>;
-  using Row = PlaceRow<T>;
+  using Row = StateRow<T>;
 
   /// Splits the first `live` of `padded` entries of each of `frames` frames; the rest is dead.
   /// Entry k of a frame is at index[k]. Returns whether NaN or +inf was met. `buffer` has `padded`
@@ -76,22 +76,22 @@ struct DiagonalTable {
   SplitFrames<float>* split_f32;
   SplitFrames<double>* split_f64;
 
-  /// The scores `now` of the places in [low, high) after a frame from those before it.
+  /// The scores `now` of the states in [low, high) after a frame from those before it.
   using Forward = void(const Diagonals<T>& diagonals, Row before, const Split<T>* emissions,
                        int32_t low, int32_t high, Row now);
   PerDiagonals<Forward> forward;
 
   /// From the scores `next` to the end that start with the next frame to those that start with this
-  /// frame, `now`. Also writes the posteriors of the places after this frame, divided by 2^scale,
+  /// frame, `now`. Also writes the posteriors of the states after this frame, divided by 2^scale,
   /// and returns their sum.
   using Backward = double(const Diagonals<T>& diagonals, Row next, Row forward,
                           const Split<T>* emissions, Int scale, int32_t low, int32_t high, Row now,
                           T* posterior);
   PerDiagonals<Backward> backward;
-  /// The same for the last frame; `next` are the scores of the places at the end.
+  /// The same for the last frame; `next` are the scores of the states at the end.
   Backward* backward_last;
 
-  /// Adds `factor` * 2^-scale times the score of the paths through each arc to total[k][place].
+  /// Adds `factor` * 2^-scale times the score of the paths through each arc to total[k][state].
   using AddArcs = void(const Diagonals<T>& diagonals, Row before, Row now, Int scale, T factor,
                        int32_t low, int32_t high, T* const* total);
   PerDiagonals<AddArcs> add_arcs;
@@ -101,7 +101,7 @@ struct DiagonalTable {
 
   /// Adds `factor` times the posteriors to the gradient of frame t, which is row t of `gradient`.
   template <class G>
-  using Scatter = void(const SlotPlaces& slots, const T* posterior, double factor, G* gradient,
+  using Scatter = void(const SlotStates& slots, const T* posterior, double factor, G* gradient,
                        int64_t row_size, int32_t t);
   Scatter<float>* scatter_f32;
   Scatter<double>* scatter_f64;
@@ -122,7 +122,7 @@ extern const DiagonalTable<double> diagonal_f64;
 #include "arcgrad/trellis/isa/simd.h"
 
 namespace arcgrad::trellis::ARCGRAD_ISA {
-namespace on_diagonals {
+namespace diagonal_loops {
 
 #ifdef __AVX2__
 inline constexpr int kBytes = 32;
@@ -134,7 +134,7 @@ inline constexpr int kWidth = kBytes / static_cast<int>(sizeof(T));
 template <class T>
 using Vector = Lanes<T, kWidth<T>>;
 
-/// The emissions of the next places.
+/// The emissions of the next states.
 ARCGRAD_INLINE void expand(const Split<float>* emissions, const int32_t* slot,
                            Vector<float>::F& mantissa, Vector<float>::I& exponent) {
   typedef int64_t Pairs __attribute__((vector_size(kBytes)));
@@ -239,7 +239,7 @@ bool split_frames(const E* from, int64_t row_stride, int32_t frames, const int64
   return !all;
 }
 
-/// Adds up the terms of one place per lane: `mantissa` and `exponent` are those of the terms.
+/// Adds up the terms of one state per lane: `mantissa` and `exponent` are those of the terms.
 template <class L, int N>
 ARCGRAD_INLINE void add_terms(const typename L::F* mantissa, const typename L::I* exponent,
                               typename L::F& sum, typename L::I& top) {
@@ -254,9 +254,9 @@ ARCGRAD_INLINE void add_terms(const typename L::F* mantissa, const typename L::I
   }
 }
 
-/// The scores of the places at `from` times the weights at `to` of diagonal k.
+/// The scores of the states at `from` times the weights at `to` of diagonal k.
 template <class L, bool kWeighted, class T>
-ARCGRAD_INLINE void weigh(const Diagonals<T>& diagonals, int k, PlaceRow<T> row, int32_t from,
+ARCGRAD_INLINE void weigh(const Diagonals<T>& diagonals, int k, StateRow<T> row, int32_t from,
                           int32_t to, typename L::F& mantissa, typename L::I& exponent) {
   using F = typename L::F;
   using I = typename L::I;
@@ -272,8 +272,8 @@ ARCGRAD_INLINE void weigh(const Diagonals<T>& diagonals, int k, PlaceRow<T> row,
 }
 
 template <class T, int N, bool kWeighted>
-void forward(const Diagonals<T>& given, PlaceRow<T> before, const Split<T>* emissions, int32_t low,
-             int32_t high, PlaceRow<T> now) {
+void forward(const Diagonals<T>& given, StateRow<T> before, const Split<T>* emissions, int32_t low,
+             int32_t high, StateRow<T> now) {
   using L = Vector<T>;
   const Diagonals<T> diagonals = given;  // so that stores cannot change it
   for (int32_t p = low; p < high; p += kWidth<T>) {
@@ -299,12 +299,12 @@ ARCGRAD_INLINE void prefetch_before(const P* at, int64_t count) {
   __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(at) - distance));
 }
 
-/// What backward() does with the scores `sum` * 2^`top` of the places at p to the end.
+/// What backward() does with the scores `sum` * 2^`top` of the states at p to the end.
 template <class T>
 ARCGRAD_INLINE typename Vector<T>::F finish(typename Vector<T>::F sum, typename Vector<T>::I top,
-                                            const Diagonals<T>& diagonals, PlaceRow<T> forward,
+                                            const Diagonals<T>& diagonals, StateRow<T> forward,
                                             const Split<T>* emissions, Exponent<T> scale, int32_t p,
-                                            PlaceRow<T> now, T* posterior) {
+                                            StateRow<T> now, T* posterior) {
   using L = Vector<T>;
   using F = typename L::F;
   using I = typename L::I;
@@ -332,9 +332,9 @@ ARCGRAD_INLINE double add_lanes(typename Vector<T>::F sum) {
 }
 
 template <class T, int N, bool kWeighted>
-double backward(const Diagonals<T>& given, PlaceRow<T> next, PlaceRow<T> forward,
+double backward(const Diagonals<T>& given, StateRow<T> next, StateRow<T> forward,
                 const Split<T>* emissions, Exponent<T> scale, int32_t low, int32_t high,
-                PlaceRow<T> now, T* posterior) {
+                StateRow<T> now, T* posterior) {
   using L = Vector<T>;
   const Diagonals<T> diagonals = given;
   typename L::F total{};
@@ -353,9 +353,9 @@ double backward(const Diagonals<T>& given, PlaceRow<T> next, PlaceRow<T> forward
 }
 
 template <class T>
-double backward_last(const Diagonals<T>& diagonals, PlaceRow<T> next, PlaceRow<T> forward,
+double backward_last(const Diagonals<T>& diagonals, StateRow<T> next, StateRow<T> forward,
                      const Split<T>* emissions, Exponent<T> scale, int32_t low, int32_t high,
-                     PlaceRow<T> now, T* posterior) {
+                     StateRow<T> now, T* posterior) {
   using L = Vector<T>;
   typename L::F total{};
   for (int32_t p = low; p < high; p += kWidth<T>)
@@ -366,7 +366,7 @@ double backward_last(const Diagonals<T>& diagonals, PlaceRow<T> next, PlaceRow<T
 }
 
 template <class T, int N, bool kWeighted>
-void add_arcs(const Diagonals<T>& given, PlaceRow<T> before, PlaceRow<T> now, Exponent<T> scale,
+void add_arcs(const Diagonals<T>& given, StateRow<T> before, StateRow<T> now, Exponent<T> scale,
               T factor, int32_t low, int32_t high, T* const* total) {
   using L = Vector<T>;
   using F = typename L::F;
@@ -389,7 +389,7 @@ void add_arcs(const Diagonals<T>& given, PlaceRow<T> before, PlaceRow<T> now, Ex
 }
 
 template <class T>
-Exponent<T> rebase(PlaceRow<T> row, int32_t low, int32_t high) {
+Exponent<T> rebase(StateRow<T> row, int32_t low, int32_t high) {
   using Int = Exponent<T>;
   Int top = kDead;
   for (int32_t p = low; p < high; ++p) top = row.exponent[p] > top ? row.exponent[p] : top;
@@ -404,29 +404,29 @@ Exponent<T> rebase(PlaceRow<T> row, int32_t low, int32_t high) {
 }
 
 template <class T, class G>
-void scatter(const SlotPlaces& slots, const T* posterior, double factor, G* gradient,
+void scatter(const SlotStates& slots, const T* posterior, double factor, G* gradient,
              int64_t row_size, int32_t t) {
   const T f = static_cast<T>(factor);
   G* row = gradient + t * row_size;
-  const int32_t* place = slots.place;
+  const int32_t* state = slots.state;
   for (int32_t s = 0; s < slots.num_single; ++s)
-    row[slots.label[s]] += static_cast<G>(posterior[place[s]] * f);
+    row[slots.label[s]] += static_cast<G>(posterior[state[s]] * f);
   for (int32_t s = slots.num_single; s < slots.num_slots; ++s) {
     int32_t k = slots.offset[s];
     const int32_t end = slots.offset[s + 1];
-    T sum = posterior[place[k++]];
+    T sum = posterior[state[k++]];
     if (end - k >= 8) {
-      // A label of many places, such as the blank: four sums, so that additions overlap.
+      // A label of many states, such as the blank: four sums, so that additions overlap.
       T a = 0, b = 0, c = 0;
       for (; k + 4 <= end; k += 4) {
-        sum += posterior[place[k]];
-        a += posterior[place[k + 1]];
-        b += posterior[place[k + 2]];
-        c += posterior[place[k + 3]];
+        sum += posterior[state[k]];
+        a += posterior[state[k + 1]];
+        b += posterior[state[k + 2]];
+        c += posterior[state[k + 3]];
       }
       sum = (sum + a) + (b + c);
     }
-    for (; k < end; ++k) sum += posterior[place[k]];
+    for (; k < end; ++k) sum += posterior[state[k]];
     row[slots.label[s]] += static_cast<G>(sum * f);
   }
   if (row_size >= kFarApart && t >= kAhead)
@@ -451,10 +451,10 @@ inline constexpr DiagonalTable<T> kLoops{split_frames<T, float>,
                                          scatter<T, float>,
                                          scatter<T, double>};
 
-}  // namespace on_diagonals
+}  // namespace diagonal_loops
 
-const DiagonalTable<float> diagonal_f32 = on_diagonals::kLoops<float>;
-const DiagonalTable<double> diagonal_f64 = on_diagonals::kLoops<double>;
+const DiagonalTable<float> diagonal_f32 = diagonal_loops::kLoops<float>;
+const DiagonalTable<double> diagonal_f64 = diagonal_loops::kLoops<double>;
 
 }  // namespace arcgrad::trellis::ARCGRAD_ISA
 #endif

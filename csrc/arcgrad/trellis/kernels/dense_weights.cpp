@@ -1,0 +1,112 @@
+// Packs the weights of a graph for the `dense` kernel: the matrix of its arcs and its transpose in
+// panels, as blocked matrix products read them (Goto and van de Geijn 2008), and the scores of the
+// first frame. All examples of a graph share the result.
+
+#include <cmath>
+
+#include "arcgrad/trellis/kernels/dense.h"
+
+namespace arcgrad::trellis::dense {
+
+template <class T>
+PackedWeights<T>::PackedWeights(const Factor& factor, const std::vector<int32_t>& first_arc) {
+  using Range = DenseRange<T>;
+  const TrellisGraph& form = *factor.form;
+  const int64_t count = form.num_emitting, width = padded(count, kDensePad);
+  const Rows& out = form.out;
+  const DenseTable<T>& loops = dense_loops<T>();
+  const double *mantissas = factor.mantissa.data(), *exponents = factor.exponent.data();
+  double highest = -kInf, lowest = kInf;
+  int64_t alive = 0;
+  const auto add = [&](int32_t arc, int64_t arcs) {
+    alive += loops.find_range(mantissas + arc, exponents + arc, arcs, &highest, &lowest);
+  };
+  for (int32_t s = 0; s < form.num_emitting; ++s)
+    if (first_arc[s] >= 0)
+      add(first_arc[s], count);
+    else
+      for (int32_t k = out.offset[s]; k < form.middle[s]; ++k) add(out.arc[k], 1);
+  if (alive > 0) {
+    exponent = highest;
+    is_full = alive == count * count && highest - lowest <= Range::kFull;
+    fits = highest - lowest <= Range::kSparse;
+  }
+  double highest_end = -kInf, lowest_end = kInf;
+  for (int64_t p = 0; p < count; ++p) {
+    highest_end = std::max(highest_end, factor.end[p].exponent);
+    lowest_end = std::min(lowest_end, factor.end[p].exponent);
+  }
+  end_exponent = highest_end;
+  has_full_end = lowest_end > -kInf && highest_end - lowest_end <= Range::kFull;
+  if (!fits) return;
+  forward = Block<T>(width * count);
+  backward = Block<T>(width * count);
+  // Rows are packed in groups as wide as a panel of the transpose.
+  constexpr int64_t kRows = kPanel<T>;
+  const auto fill = [&](int64_t first, const Block<T>& rows) {
+    std::fill_n(rows.get(), kRows * width, T{0});
+    for (int64_t s = first; s < std::min(first + kRows, count); ++s) {
+      T* row = rows.get() + (s - first) * width;
+      const auto put = [&](int32_t arc, int64_t arcs, T* to) {
+        loops.join(mantissas + arc, exponents + arc, arcs, exponent, to);
+      };
+      if (first_arc[s] >= 0)
+        put(first_arc[s], count, row);
+      else
+        for (int32_t k = out.offset[s]; k < form.middle[s]; ++k)
+          put(out.arc[k], 1, row + out.index[k]);
+      for (int64_t d = 0; d < width; d += kPanel<T>)
+        std::copy_n(row + d, kPanel<T>, forward.get() + d * count + s * kPanel<T>);
+    }
+    for (int64_t d = 0; d < count; ++d)
+      for (int64_t c = 0; c < kRows; ++c)
+        backward[first * count + d * kPanel<T> + c] = rows[c * width + d];
+  };
+  const size_t parts = num_parts(count * count);
+  parallel_for(parts, [&](size_t part) {
+    const Block<T> rows = Block<T>(kRows * width);
+    const int64_t end = begin_of(part + 1, parts, width, kRows);
+    for (int64_t first = begin_of(part, parts, width, kRows); first < end; first += kRows)
+      fill(first, rows);
+  });
+}
+
+DenseFactor::DenseFactor(const Factor& from) {
+  const TrellisGraph& form = *from.form;
+  const auto count = static_cast<size_t>(form.num_emitting);
+  label.resize(count);
+  for (size_t p = 0; p < count; ++p) {
+    label[p] = form.labels[form.slot[p]];
+    is_consecutive &= label[p] == label[0] + static_cast<int32_t>(p);
+  }
+  first_arc.assign(count, -1);
+  for (int32_t v = 0; v < form.num_emitting; ++v) {
+    const int32_t begin = form.out.offset[v];
+    if (form.middle[v] - begin != form.num_emitting) continue;
+    const int32_t* const index = form.out.index.data() + begin;
+    const int32_t* const arc = form.out.arc.data() + begin;
+    int32_t other = 0;
+    for (int32_t d = 0; d < form.num_emitting; ++d) other |= (index[d] ^ d) | (arc[d] - d - arc[0]);
+    if (other == 0) first_arc[v] = arc[0];
+  }
+  std::vector<ScaledSum> sums(count);
+  for (int32_t v = 0; v < form.num_values; ++v) {
+    if (from.begin[v].is_zero()) continue;
+    for (int32_t k = form.out.offset[v]; k < form.out.offset[v + 1]; ++k) {
+      if (form.out.index[k] >= form.num_emitting) continue;
+      const Scaled term = times(from.begin[v], weight_of(from, form.out.arc[k]));
+      sums[form.out.index[k]].add(term.mantissa, term.exponent);
+    }
+  }
+  for (const ScaledSum& sum : sums) first.push_back(sum.get());
+  log_first.assign(static_cast<size_t>(padded(form.num_emitting, kDensePad)), -kInf);
+  for (size_t p = 0; p < count; ++p) log_first[p] = log(first[p]);
+  ScaledSum sum;
+  for (int32_t v : form.accept) sum.add(from.begin[v].mantissa, from.begin[v].exponent);
+  empty = sum.get();
+}
+
+template struct PackedWeights<float>;
+template struct PackedWeights<double>;
+
+}  // namespace arcgrad::trellis::dense
