@@ -138,23 +138,6 @@ void DiagonalRun<T>::set_up() {
   for (const ScaledSum& sum : entering) entering_.push_back(sum.get());
 }
 
-template <class T>
-bool DiagonalRun<T>::find_ranges() {
-  if (first_.is_empty() || last_.is_empty()) return false;
-  ranges_.reserve(static_cast<size_t>(frames_));
-  for (int32_t t = 1; t <= frames_; ++t) {
-    const int64_t before = t - 1, after = frames_ - t;
-    const int64_t low =
-        std::max({first_.low + before * low_offset_, last_.low - after * high_offset_, int64_t{0}});
-    const int64_t high = std::min({first_.high + before * high_offset_,
-                                   last_.high - after * low_offset_, int64_t{num_states_}});
-    if (low >= high) return false;
-    ranges_.push_back({static_cast<int32_t>(low / kStateBlock * kStateBlock),
-                       static_cast<int32_t>(round_up(high))});
-  }
-  return true;
-}
-
 }  // namespace diagonal
 
 std::unique_ptr<Run> run_diagonal(std::shared_ptr<const Factor> factor,
