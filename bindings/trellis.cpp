@@ -1,4 +1,5 @@
 #include "arcgrad/runtime/fork_safe_once.h"
+#include "arcgrad/runtime/isa.h"
 #include "arcgrad/trellis/explain.h"
 #include "arcgrad/trellis/testing.h"
 #include "common.h"
@@ -75,7 +76,7 @@ How many bytes the scores of one call may keep for their gradients; see :func:`s
       "force_kernel",
       [](const std::optional<std::string>& name) { trellis::force_kernel(name.value_or("")); },
       "name"_a.none(), "For tests: use this kernel for every product.");
-  m.def("force_baseline", &trellis::force_baseline, "force"_a,
+  m.def("force_baseline", &force_baseline, "force"_a,
         "For tests: use the portable loops although the processor can do more.");
   m.def("force_history_stride", &trellis::force_history_stride, "stride"_a,
         "For tests: keep every so many frames; 0 for the usual choice.");

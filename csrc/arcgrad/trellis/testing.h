@@ -18,9 +18,6 @@ void force_kernel(const std::string& name);
 /// Keeps the forward values of every `stride`-th frame. 0 restores the usual choice.
 void force_history_stride(int32_t stride);
 
-/// Uses the portable loops although the processor supports a wider instruction set.
-void force_baseline(bool force);
-
 /// The log of the sum of the posteriors of each frame of a product, before they are normalized.
 std::vector<double> frame_scores(const Graph& product);
 

@@ -2,8 +2,10 @@
 
 #include <cstdint>
 
+#include "arcgrad/runtime/isa.h"
+
 // The inner loops of the kernels are compiled once per instruction set (baseline.cpp, avx2.cpp) and
-// reached through tables of functions. `ARCGRAD_LOOPS(name)` is the table `name` to use.
+// reached through tables of functions: `ARCGRAD_LOOPS(name)` is the table `name` to use.
 
 namespace arcgrad::trellis {
 
@@ -24,16 +26,5 @@ struct ExponentOf<double> {
 };
 template <class T>
 using Exponent = typename ExponentOf<T>::type;
-
-/// Whether the wider instruction set is used: the processor has it, and nobody forced the baseline.
-bool use_avx2();
-
-#ifdef ARCGRAD_AVX2
-#define ARCGRAD_LOOPS(name)                                        \
-  (::arcgrad::trellis::use_avx2() ? ::arcgrad::trellis::avx2::name \
-                                  : ::arcgrad::trellis::baseline::name)
-#else
-#define ARCGRAD_LOOPS(name) (::arcgrad::trellis::baseline::name)
-#endif
 
 }  // namespace arcgrad::trellis

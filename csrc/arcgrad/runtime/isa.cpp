@@ -1,10 +1,8 @@
-#include "arcgrad/trellis/isa/dispatch.h"
+#include "arcgrad/runtime/isa.h"
 
 #include <atomic>
 
-#include "arcgrad/trellis/testing.h"
-
-namespace arcgrad::trellis {
+namespace arcgrad {
 namespace {
 
 std::atomic<bool> is_forced{false};
@@ -26,4 +24,4 @@ bool use_avx2() {
 
 void force_baseline(bool force) { is_forced = force; }
 
-}  // namespace arcgrad::trellis
+}  // namespace arcgrad

@@ -1,0 +1,2 @@
+#define ARCGRAD_ISA avx2
+#include "arcgrad/algorithms/scaled_loops.h"

@@ -1,0 +1,2 @@
+#define ARCGRAD_ISA baseline
+#include "arcgrad/algorithms/scaled_loops.h"
