@@ -5,6 +5,7 @@
 
 #include "arcgrad/core/semiring.h"
 #include "arcgrad/trellis/hvp/hvp.h"
+#include "arcgrad/trellis/recorded_gradients.h"
 #include "arcgrad/trellis/testing.h"
 
 namespace arcgrad::trellis {
@@ -270,36 +271,22 @@ std::vector<Graph> record_gradients(const char* op, const std::shared_ptr<const 
                                     std::span<const Graph> deltas,
                                     const std::vector<bool>& wanted) {
   const Plan& plan = batch->plan();
-  const size_t num_graphs = plan.graphs.size(), num_factors = num_graphs + plan.emissions.size();
-  std::vector<Graph> inputs(plan.graphs);
-  inputs.insert(inputs.end(), plan.emissions.begin(), plan.emissions.end());
-  std::vector<Gradient> grads(num_factors);
-  std::vector<Gradient*> to(num_factors);
-  for (size_t f = 0; f < num_factors; ++f) {
-    if (!wanted[f]) continue;
-    grads[f] = Gradient(inputs[f].num_arcs(), inputs[f].dtype());
-    to[f] = &grads[f];
-  }
+  const size_t num_graphs = plan.graphs.size();
+  std::vector<Graph> factors(plan.graphs);
+  factors.insert(factors.end(), plan.emissions.begin(), plan.emissions.end());
+  RecordedGradients grads(factors, wanted);
+  std::vector<Graph> inputs(factors);
   std::vector<double> scale;
   for (const Graph& delta : deltas) {
     scale.push_back(delta ? delta.item() : 0.0);
     inputs.push_back(delta ? delta : scalar_graph(0.0, false));
   }
-  const std::span<Gradient* const> all(to);
-  const Batch::Flow flow{batch.get(), scale, all.first(num_graphs), all.subspan(num_graphs)};
+  const std::span<Gradient* const> to = grads.destinations();
+  const Batch::Flow flow{batch.get(), scale, to.first(num_graphs), to.subspan(num_graphs)};
   Batch::add_gradients({&flow, 1});
-  std::vector<Graph> out(num_factors, nullptr), outputs;
-  std::vector<size_t> factors;
-  for (size_t f = 0; f < num_factors; ++f) {
-    if (!wanted[f]) continue;
-    out[f] = Graph(inputs[f].topology_ptr(), grads[f].sum());
-    outputs.push_back(out[f]);
-    factors.push_back(f);
-  }
-  if (!outputs.empty() && tracks(inputs))
-    record_entry(op, outputs, inputs, 0,
-                 std::make_unique<GradientsRule>(batch, std::move(scale), std::move(factors)));
-  return out;
+  return grads.record(op, inputs, [&](std::vector<size_t> outputs) {
+    return std::make_unique<GradientsRule>(batch, std::move(scale), std::move(outputs));
+  });
 }
 
 std::vector<double> frame_scores(const Graph& product) {

@@ -9,6 +9,7 @@
 #include "arcgrad/runtime/thresholds.h"
 #include "arcgrad/trellis/best/best.h"
 #include "arcgrad/trellis/plan.h"
+#include "arcgrad/trellis/recorded_gradients.h"
 
 namespace arcgrad::trellis {
 namespace {
@@ -98,9 +99,9 @@ void add_at(Gradient& grad, int32_t arc, double value) {
 }
 
 /// The transpose of BestRule: sums the tangents of factors along the best paths.
-class SpreadRule final : public Rule {
+class PathSumRule final : public Rule {
  public:
-  SpreadRule(std::shared_ptr<const BestBatch> batch, std::vector<size_t> outputs)
+  PathSumRule(std::shared_ptr<const BestBatch> batch, std::vector<size_t> outputs)
       : batch_(std::move(batch)), outputs_(std::move(outputs)) {}
 
   void add(std::span<const Weights> deltas, std::span<Gradient* const> grads) const override {
@@ -158,28 +159,21 @@ class BestRule final : public Rule {
         throw TapeError(text(op,
                              ": the gradient of a product cannot be put on the tape; score a "
                              "clone of it"));
-    std::vector<Graph> factors(plan.graphs), out(wanted.size(), nullptr), outputs, inputs;
+    std::vector<Graph> factors(plan.graphs), inputs;
     factors.insert(factors.end(), plan.emissions.begin(), plan.emissions.end());
-    std::vector<Gradient> grads(factors.size());
-    std::vector<Gradient*> to(factors.size());
-    for (size_t f = 0; f < factors.size(); ++f) {
-      if (!wanted[count + f]) continue;
-      grads[f] = Gradient(factors[f].num_arcs(), factors[f].dtype());
-      to[f] = &grads[f];
-    }
+    RecordedGradients grads(factors,
+                            {wanted.begin() + static_cast<std::ptrdiff_t>(count), wanted.end()});
     for (size_t i = 0; i < count; ++i) {
-      if (deltas[i]) add_path(i, deltas[i].item(), to);
+      if (deltas[i]) add_path(i, deltas[i].item(), grads.destinations());
       inputs.push_back(deltas[i] ? deltas[i] : scalar_graph(0.0, false));
     }
-    std::vector<size_t> which;
-    for (size_t f = 0; f < factors.size(); ++f) {
-      if (!to[f]) continue;
-      out[count + f] = Graph(factors[f].topology_ptr(), grads[f].sum());
-      outputs.push_back(out[count + f]);
-      which.push_back(f);
-    }
-    if (!outputs.empty() && tracks(inputs))
-      record_entry(op, outputs, inputs, 0, std::make_unique<SpreadRule>(batch_, std::move(which)));
+    std::vector<Graph> out(count, nullptr);
+    std::ranges::move(grads.record(op, inputs,
+                                   [&](std::vector<size_t> outputs) {
+                                     return std::make_unique<PathSumRule>(batch_,
+                                                                          std::move(outputs));
+                                   }),
+                      std::back_inserter(out));
     return out;
   }
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// The recursion over windows of few frames, 8 side by side, in plain doubles: entry (v, lane) of an
-// array of values is at v * 8 + lane. It is for scores that stay within the range of a double.
+// The forward-backward recursion over short windows, 8 side by side, in plain doubles. Scores must
+// stay within the range of a double. The score of state v and window `lane` is at v * 8 + lane.
 
 #include <cstdint>
 
@@ -20,25 +20,25 @@ struct PlainRows {
 struct PlainWindow {
   Shape shape;
   PlainRows in, out;
-  const double* begin;      // of each value before the first frame
-  const double* end;        // of each value after the last frame
+  const double* begin;      // of each state before the first frame
+  const double* end;        // of each state after the last frame
   const double* emissions;  // [frames, slots, 8]
   int32_t frames;
 };
 
 template <class T>
 struct WindowTable {
-  /// Turns the emissions of one frame into doubles relative to 2^top, the largest exponent of each
-  /// lane, and finds the least one that is alive.
+  /// Converts the emissions of one frame to doubles relative to 2^top, where `top` is the largest
+  /// exponent of each lane, and finds the least exponent of a possible emission.
   void (*load)(int32_t num_slots, ConstScores<T> from, double* to, Exponent<T>* top,
                Exponent<T>* least);
-  /// All frames forward: fills `values` [frames + 1, values, 8] and `total` [8].
+  /// All frames forward: fills `values` [frames + 1, states, 8] and `total` [8].
   void (*forward)(const PlainWindow& window, double* values, double* total);
   /// log(total * 2^unit) of each lane; -inf for a total of 0.
   void (*log)(const double* total, const double* unit, double* out);
-  /// All frames backward: adds scale * posterior to `slots` [frames, slots, 8], and to `terms`
-  /// [out-terms, 8] unless null, there without the weight of the term. `scratch` has room for
-  /// [2, values, 8].
+  /// All frames backward: adds scale * posterior to `slots` [frames, slots, 8] and, without the
+  /// factor of the weight, to `terms` [out-terms, 8] unless that is null. `scratch` has the size
+  /// [2, states, 8].
   void (*backward)(const PlainWindow& window, const double* values, const double* scale,
                    double* scratch, T* slots, double* terms);
 };
@@ -64,25 +64,27 @@ template <class T>
 struct WindowLoops {
   /// 8 lanes are two vectors of doubles.
   using D = Lanes<double, 4>::F;
-  struct Pair {
+  struct Doubles8 {
     D a, b;
   };
-  ARCGRAD_INLINE static Pair get(const double* from) { return {load_d(from), load_d(from + 4)}; }
+  ARCGRAD_INLINE static Doubles8 get(const double* from) {
+    return {load_d(from), load_d(from + 4)};
+  }
   ARCGRAD_INLINE static D load_d(const double* from) { return ARCGRAD_ISA::load<D>(from); }
-  ARCGRAD_INLINE static void put(double* to, Pair x) {
+  ARCGRAD_INLINE static void put(double* to, Doubles8 x) {
     store(to, x.a);
     store(to + 4, x.b);
   }
-  ARCGRAD_INLINE static Pair times(Pair x, Pair y) { return {x.a * y.a, x.b * y.b}; }
-  ARCGRAD_INLINE static void add_product(Pair& sum, Pair x, double y) {
+  ARCGRAD_INLINE static Doubles8 times(Doubles8 x, Doubles8 y) { return {x.a * y.a, x.b * y.b}; }
+  ARCGRAD_INLINE static void add_product(Doubles8& sum, Doubles8 x, double y) {
     sum.a += x.a * y;
     sum.b += x.b * y;
   }
-  ARCGRAD_INLINE static void add_product(Pair& sum, Pair x, Pair y) {
+  ARCGRAD_INLINE static void add_product(Doubles8& sum, Doubles8 x, Doubles8 y) {
     sum.a += x.a * y.a;
     sum.b += x.b * y.b;
   }
-  ARCGRAD_INLINE static Pair all(double x) { return {D{} + x, D{} + x}; }
+  ARCGRAD_INLINE static Doubles8 all(double x) { return {D{} + x, D{} + x}; }
 
   static void load(int32_t num_slots, ConstScores<T> from, double* to, Exponent<T>* top,
                    Exponent<T>* least) {
@@ -97,7 +99,7 @@ struct WindowLoops {
       high = alive & (q > high) ? q : high;
       low = alive & (q < low) ? q : low;
     }
-    // Where nothing is alive, any unit will do.
+    // If all emissions are impossible, any unit will do.
     const auto is_dead = high == I{} + kDead;
     high = is_dead ? I{} : high;
     low = is_dead ? I{} : low;
@@ -115,8 +117,8 @@ struct WindowLoops {
     }
   }
 
-  ARCGRAD_INLINE static Pair sum_row(const PlainRows& rows, int32_t row, const double* from) {
-    Pair sum{};
+  ARCGRAD_INLINE static Doubles8 sum_row(const PlainRows& rows, int32_t row, const double* from) {
+    Doubles8 sum{};
     for (int32_t k = rows.offset[row]; k < rows.offset[row + 1]; ++k)
       add_product(sum, get(from + int64_t{rows.index[k]} * 8), rows.weight[k]);
     return sum;
@@ -138,8 +140,8 @@ struct WindowLoops {
         put(to + int64_t{v} * 8, sum_row(window.in, v, to));
       from = to;
     }
-    // After a frame all paths are at a place.
-    Pair sum{};
+    // After a frame all paths are in an emitting state.
+    Doubles8 sum{};
     for (int32_t p = 0; p < shape.num_emitting; ++p)
       add_product(sum, get(from + int64_t{p} * 8), window.end[p]);
     put(total, sum);
@@ -152,8 +154,8 @@ struct WindowLoops {
       D m;
       L::I q;
       normalize<L>(x, L::I{}, m, q);
-      // With the mantissa between the roots of 1/2 and 2, and s = (m - 1) / (m + 1), its logarithm
-      // is 2 (s + s^3 / 3 + s^5 / 5 + ...); what is left out is below the last digit.
+      // With m between the square roots of 1/2 and 2, and s = (m - 1) / (m + 1), log(m) = 2 (s +
+      // s^3 / 3 + s^5 / 5 + ...). The truncation error is below the last digit.
       const auto is_high = m > D{} + 1.4142135623730951;
       m = is_high ? m * 0.5 : m;
       const D s = (m - 1.0) / (m + 1.0), s2 = s * s;
@@ -166,7 +168,7 @@ struct WindowLoops {
     }
   }
 
-  ARCGRAD_INLINE static void add_slot(T* to, Pair x) {
+  ARCGRAD_INLINE static void add_slot(T* to, Doubles8 x) {
     typedef T Half __attribute__((vector_size(4 * sizeof(T))));
     store(to, ARCGRAD_ISA::load<Half>(to) + convert<Half>(x.a));
     store(to + 4, ARCGRAD_ISA::load<Half>(to + 4) + convert<Half>(x.b));
@@ -174,18 +176,18 @@ struct WindowLoops {
 
   template <bool with_terms>
   ARCGRAD_INLINE static void backward_rows(const PlainWindow& window, const double* before,
-                                           Pair scale, double* g, double* b,
+                                           Doubles8 scale, double* g, double* b,
                                            double* __restrict terms) {
     const PlainRows& out = window.out;
     for (int32_t v = window.shape.num_values - 1; v >= 0; --v) {
-      Pair sum{}, share{};
-      if constexpr (with_terms) share = times(get(before + int64_t{v} * 8), scale);
+      Doubles8 sum{}, posterior{};
+      if constexpr (with_terms) posterior = times(get(before + int64_t{v} * 8), scale);
       for (int32_t k = out.offset[v]; k < out.offset[v + 1]; ++k) {
-        const Pair x = get(g + int64_t{out.index[k]} * 8);
+        const Doubles8 x = get(g + int64_t{out.index[k]} * 8);
         add_product(sum, x, out.weight[k]);
         if constexpr (with_terms) {
-          Pair term = get(terms + int64_t{k} * 8);
-          add_product(term, x, share);
+          Doubles8 term = get(terms + int64_t{k} * 8);
+          add_product(term, x, posterior);
           put(terms + int64_t{k} * 8, term);
         }
       }
@@ -199,16 +201,17 @@ struct WindowLoops {
     const Shape& shape = window.shape;
     const int64_t size = int64_t{shape.num_values} * 8, frame = int64_t{shape.num_slots} * 8;
     double *const b = scratch, *const g = scratch + size;
-    const Pair factor = get(scale);
+    const Doubles8 factor = get(scale);
     for (int32_t v = 0; v < shape.num_values; ++v) put(b + int64_t{v} * 8, all(window.end[v]));
-    // Epsilon arcs after the last frame.
+    // The epsilon arcs after the last frame.
     if (terms && shape.num_values > shape.num_emitting)
       for (int32_t v = 0; v < shape.num_values; ++v) {
-        const Pair share = times(get(values + window.frames * size + int64_t{v} * 8), factor);
+        const Doubles8 posterior =
+            times(get(values + window.frames * size + int64_t{v} * 8), factor);
         for (int32_t k = window.out.offset[v]; k < window.out.offset[v + 1]; ++k) {
           if (window.out.index[k] < shape.num_emitting) continue;
-          Pair term = get(terms + int64_t{k} * 8);
-          add_product(term, share, window.end[window.out.index[k]]);
+          Doubles8 term = get(terms + int64_t{k} * 8);
+          add_product(term, posterior, window.end[window.out.index[k]]);
           put(terms + int64_t{k} * 8, term);
         }
       }
@@ -217,7 +220,7 @@ struct WindowLoops {
       const double* const emissions = window.emissions + f * frame;
       for (int32_t p = 0; p < shape.num_emitting; ++p) {
         const int64_t at = int64_t{p} * 8, s = int64_t{shape.slot[p]} * 8;
-        const Pair x = get(b + at);
+        const Doubles8 x = get(b + at);
         add_slot(slots + f * frame + s, times(times(get(after + at), x), factor));
         put(g + at, times(get(emissions + s), x));
       }
