@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from gradients import assert_gradient, assert_second_order, leaves
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from spec import (
     OPS,
@@ -300,6 +300,7 @@ def best_rounds(graph, arcs):
 def test_most_random_graphs_with_cycles_have_one_on_an_accepted_path(kind):
     seen = Counter()
 
+    @settings(max_examples=max(100, settings().max_examples))
     @given(kind())
     def look(graph):
         arcs = table(graph).arcs
