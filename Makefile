@@ -20,7 +20,7 @@ CPP_FILES = $(shell find csrc bindings examples tests -name '*.h' -o -name '*.cp
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install test test-long lint format tidy example wheel demo figure1 bench docs sanitize \
+.PHONY: help install test test-long lint format tidy example wheel demo figure1 bench docs faults sanitize \
   sanitize-address sanitize-thread constraints clean distclean
 
 help: ## List the targets
@@ -49,6 +49,9 @@ test: lint example wheel ## Set up, check everything, run the tests
 
 test-long: install ## The tests with many more random graphs
 	HYPOTHESIS_PROFILE=nightly $(PYTEST) -o faulthandler_timeout=7200
+
+faults: install ## Seed faults into the core one by one: the tests must find each (a clean tree)
+	$(BIN)/python scripts/seed_faults.py
 
 lint: install ## Check style and types
 	$(BIN)/ruff check .

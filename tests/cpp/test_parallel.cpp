@@ -1,6 +1,7 @@
 // Loops on threads, their errors, what is done once, and batches that threads share.
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
@@ -58,13 +59,17 @@ void test_rounds_follow_each_other() {
 }
 
 void test_once() {
-  for (int attempt = 0; attempt < 50; ++attempt) {
+  for (int attempt = 0; attempt < 20; ++attempt) {
     arcgrad::ForkSafeOnce once;
     std::atomic<int> num_calls = 0;
     std::vector<std::thread> threads;
     for (int t = 0; t < 4; ++t)
       threads.emplace_back([&] {
-        once.call([&] { ++num_calls; });
+        once.call([&] {
+          // Long enough for the others to come before it is done.
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          ++num_calls;
+        });
         if (!once.is_done() || num_calls != 1) num_calls += 100;
       });
     for (std::thread& thread : threads) thread.join();

@@ -56,6 +56,15 @@ void test_alignments_are_what_collapses_to_the_target() {
   }
 }
 
+void test_equal_tokens_need_a_blank_between_them() {
+  // 1-1 is the only way to spell 1 1 in 3 frames, where tokens last at most 2 frames.
+  const Tokens tokens(3, {.blank = arcgrad::Blank::optional,
+                          .allow_repeats = false,
+                          .frames = {.least = 1, .most = 2}});
+  CHECK_CLOSE(count(arcgrad::alignment_graph(tokens, Labels{1, 1}), 3, 3), 1.0, 1e-6);
+  CHECK(tokens.collapse(Labels{1, 1, 0, 1}) == (Labels{1, 1}));
+}
+
 void test_ctc_graph() {
   // a b in 3 frames: aab abb -ab a-b ab-.
   CHECK_CLOSE(count(arcgrad::ctc_graph(Labels{1, 2}), 3, 3), 5.0, 1e-6);
@@ -97,6 +106,7 @@ void test_trie() {
 
 int main() {
   test_alignments_are_what_collapses_to_the_target();
+  test_equal_tokens_need_a_blank_between_them();
   test_ctc_graph();
   test_token_graph();
   test_trie();

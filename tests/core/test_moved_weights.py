@@ -1,4 +1,4 @@
-"""Results of 4 MB and more, which are written past the caches, compared in full with NumPy."""
+"""Weights that ops move, and arcs that `remove` joins, compared in full with NumPy."""
 
 import numpy as np
 import pytest
@@ -8,14 +8,9 @@ from tools import weights
 import arcgrad as ag
 
 eps = ag.epsilon
-STREAMED = 4 << 20  # bytes; shorter arrays are written through the caches
 # Odd numbers of arcs: what comes after them begins in the middle of a vector.
-ARCS = {"float32": STREAMED // 4 + 62_503, "float64": STREAMED // 8 + 31_337}
-every_dtype = pytest.mark.parametrize("dtype", ARCS)
-
-
-def is_streamed(array):
-    return array.nbytes >= STREAMED
+ARCS = 4003
+every_dtype = pytest.mark.parametrize("dtype", ["float32", "float64"])
 
 
 def random_weights(rng, count, dtype):
@@ -48,18 +43,15 @@ def assert_weights(graph, expected):
 @pytest.mark.parametrize("before", [0, 1, 2, 3, 5])
 def test_a_union_has_the_weights_of_its_parts(dtype, before):
     rng = np.random.default_rng(before)
-    sizes = [before, ARCS[dtype], 1, ARCS[dtype] + 2, 3, 17]
+    sizes = [before, ARCS, 1, ARCS + 2, 3, 17]
     values = [random_weights(rng, size, dtype) for size in sizes]
-    assert is_streamed(values[1])
-    assert is_streamed(values[3])
     assert_weights(ag.union([chain(v) for v in values]), np.concatenate(values))
 
 
 @every_dtype
 def test_a_union_of_small_parts_may_be_large(dtype):
     rng = np.random.default_rng(0)
-    values = np.array_split(random_weights(rng, ARCS[dtype], dtype), 300)
-    assert is_streamed(np.concatenate(values))
+    values = np.array_split(random_weights(rng, ARCS, dtype), 300)
     assert_weights(ag.union([chain(v) for v in values]), np.concatenate(values))
 
 
@@ -67,8 +59,7 @@ def test_a_union_of_small_parts_may_be_large(dtype):
 @pytest.mark.parametrize("before", [1, 2, 3, 4])
 def test_concatenation_has_the_weights_of_its_parts_and_zeros(dtype, before):
     rng = np.random.default_rng(before)
-    values = [random_weights(rng, size, dtype) for size in (before, ARCS[dtype], ARCS[dtype] - 1)]
-    assert is_streamed(values[1])
+    values = [random_weights(rng, size, dtype) for size in (before, ARCS, ARCS - 1)]
     joined = ag.concat([chain(v) for v in values])
     src, dst, ilabel, olabel, _ = joined.arcs()
     silent = (ilabel == eps) & (olabel == eps)
@@ -94,9 +85,8 @@ def test_concatenation_has_the_weights_of_its_parts_and_zeros(dtype, before):
 @pytest.mark.parametrize("extra", [0, 1, 2, 3, 61])
 def test_arithmetic_is_that_of_numpy(dtype, extra):
     rng = np.random.default_rng(extra)
-    first, second = (random_weights(rng, ARCS[dtype] + extra, dtype) for _ in range(2))
+    first, second = (random_weights(rng, ARCS + extra, dtype) for _ in range(2))
     second[np.isinf(second)] = 0.0  # so that no difference is NaN
-    assert is_streamed(first)
     x, y = chain(first), chain(second)
     zero, factor = np.array(0.0, dtype), np.array(2.5, dtype)
     assert_weights(ag.negate(x), zero - first)
@@ -105,7 +95,7 @@ def test_arithmetic_is_that_of_numpy(dtype, extra):
     assert_weights(ag.subtract(x, y), zero + first - second)
     # A factor that is no float32 multiplies in float64.
     assert_weights(ag.scale(x, 0.1), zero + (0.1 * first.astype(np.float64)).astype(dtype))
-    # Nobody sees the results in between.
+    # Without a handle to the results in between.
     both = ag.add(ag.scale(x, 2.5), ag.negate(y))
     assert_weights(both, (zero + factor * first) - second)
 
@@ -113,10 +103,9 @@ def test_arithmetic_is_that_of_numpy(dtype, extra):
 @every_dtype
 def test_borrowed_weights_that_begin_anywhere(dtype):
     rng = np.random.default_rng(0)
-    room = random_weights(rng, ARCS[dtype] + 8, dtype)
+    room = random_weights(rng, ARCS + 8, dtype)
     for skipped in (0, 1, 3):
-        values = room[skipped : ARCS[dtype] + skipped]
-        assert is_streamed(values)
+        values = room[skipped : ARCS + skipped]
         graph = ag.linear_graph(len(values), 1, values[:, None], dtype=dtype, copy=False)
         assert_weights(ag.negate(graph), 0 - values)
         assert_weights(ag.union([chain(room[:1]), graph]), np.append(room[:1], values) + 0)
@@ -125,11 +114,10 @@ def test_borrowed_weights_that_begin_anywhere(dtype):
 @every_dtype
 def test_gradients_of_moved_weights(dtype):
     rng = np.random.default_rng(0)
-    sizes = (1, ARCS[dtype], 5, ARCS[dtype] + 1)
+    sizes = (1, ARCS, 5, ARCS + 1)
     parts = [chain(rng.normal(size=size).astype(dtype)) for size in sizes]
     whole = ag.scale(ag.union(parts), -2.5)
     seed = rng.normal(size=whole.num_arcs()).astype(dtype)
-    assert is_streamed(seed)
     expected = np.split(np.array(-2.5, dtype) * seed, np.cumsum(sizes)[:-1])
     ag.backward(whole, like(whole, seed), retain_graph=True)
     for part, values in zip(parts, expected, strict=True):
@@ -159,7 +147,7 @@ class Silent:
         ways = np.where(np.arange(num_nodes) % 3 == 1, rng.integers(0, 5, num_nodes), 0)
         ways[-40:] = 0
         if hub is not None:
-            ways[hub] = 700  # more than all else that is written at a time
+            ways[hub] = min(700, (num_nodes - hub) // 4)
         leaving = np.repeat(np.arange(num_nodes), ways)
         rank = np.arange(len(leaving)) - np.repeat(np.cumsum(ways) - ways, ways)
         src, dst = np.append(steps, leaving), np.append(steps + 1, leaving + 1 + 3 * rank)
@@ -195,12 +183,11 @@ class Silent:
 
 
 @every_dtype
-@pytest.mark.parametrize(("transducer", "hub"), [(False, 40_000), (True, None), (True, 299_998)])
+@pytest.mark.parametrize(("transducer", "hub"), [(False, 400), (True, None), (True, 2998)])
 def test_removed_arcs_move_into_those_before_them(dtype, transducer, hub):
-    given = Silent(380_000, dtype, transducer=transducer, hub=hub)
+    given = Silent(3800, dtype, transducer=transducer, hub=hub)
     arc, after = given.removed()
     result = ag.remove(given.graph)
-    assert is_streamed(result.src_nodes())
     assert result.num_arcs() == len(arc)
     src, dst, ilabel, olabel, _ = result.arcs()
     np.testing.assert_array_equal(src, given.src[arc])
@@ -225,11 +212,10 @@ def test_removed_arcs_move_into_those_before_them(dtype, transducer, hub):
 
 
 def test_scores_and_derivatives_stay_where_many_arcs_are_removed():
-    given = Silent(380_000, "float64", transducer=True, hub=1000)
+    given = Silent(3800, "float64", transducer=True, hub=1000)
     graph = given.graph
     direction = np.random.default_rng(1).normal(size=graph.num_arcs())
     result = ag.remove(graph)
-    assert is_streamed(result.src_nodes())
     scores = [ag.forward_score(graph), ag.forward_score(result)]
     assert scores[1].item() == pytest.approx(scores[0].item(), rel=1e-12)
     gradients = [weights(ag.grad(score, graph)) for score in scores]
