@@ -20,8 +20,8 @@ CPP_FILES = $(shell find csrc bindings examples tests -name '*.h' -o -name '*.cp
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install test test-long lint format tidy example wheel demo figure1 bench docs faults sanitize \
-  sanitize-address sanitize-thread constraints clean distclean
+.PHONY: help install test test-long lint format tidy example wheel demo figure1 bench docs faults \
+  sanitize sanitize-address sanitize-thread constraints clean distclean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' Makefile

@@ -58,9 +58,11 @@ void test_alignments_are_what_collapses_to_the_target() {
 
 void test_equal_tokens_need_a_blank_between_them() {
   // 1-1 is the only way to spell 1 1 in 3 frames, where tokens last at most 2 frames.
-  const Tokens tokens(3, {.blank = arcgrad::Blank::optional,
-                          .allow_repeats = false,
-                          .frames = {.least = 1, .most = 2}});
+  Tokens::Options options;
+  options.blank = arcgrad::Blank::optional;
+  options.allow_repeats = false;
+  options.frames.most = 2;
+  const Tokens tokens(3, options);
   CHECK_CLOSE(count(arcgrad::alignment_graph(tokens, Labels{1, 1}), 3, 3), 1.0, 1e-6);
   CHECK(tokens.collapse(Labels{1, 1, 0, 1}) == (Labels{1, 1}));
 }
