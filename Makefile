@@ -13,7 +13,7 @@ BUILD_TOOLS := pip scikit-build-core nanobind cmake ninja typing_extensions
 CONFIG := --no-build-isolation -Cbuild-dir=$(BUILD) -Ccmake.define.ARCGRAD_WERROR=ON \
   -Ccmake.define.ARCGRAD_TESTS=ON -Ccmake.define.CMAKE_EXPORT_COMPILE_COMMANDS=ON
 
-# Folders are listed too: their time changes when a file is added or removed.
+# Folders are listed too: their modification time changes when a file is added or removed.
 CORE := $(shell find csrc bindings cmake tests/cpp 2>/dev/null) CMakeLists.txt pyproject.toml
 PACKAGE := $(shell find python -name __pycache__ -prune -o -name _core.pyi -o -type f -print)
 CPP_FILES = $(shell find csrc bindings examples tests -name '*.h' -o -name '*.cpp')
@@ -86,9 +86,9 @@ build/wheel/.built: $(VENV)/.installed $(PACKAGE) scripts/check_wheel.py
 
 wheel: build/wheel/.built ## Build a wheel and check what is in it
 
-# An environment of its own, which borrows everything but arcgrad from .venv. Its interpreter is
-# the real one: a sanitizer cannot be preloaded into a wrapper script. The sanitizers' own locks do
-# not survive a fork while another thread allocates, so the test of just that is left out.
+# A separate environment that takes every package but arcgrad from .venv. Its interpreter is a real
+# binary, because a sanitizer cannot be preloaded into a wrapper script. The locks of the sanitizers
+# do not survive a fork while another thread allocates, so the test of that case is deselected.
 sanitize-address: SANITIZE := address,undefined
 sanitize-address: RUNTIME := libasan.so
 sanitize-thread: SANITIZE := thread
@@ -130,7 +130,7 @@ $(VENV)/.docs: $(VENV)/.installed
 docs: $(VENV)/.docs ## Build the documentation into build/docs
 	$(BIN)/python -m sphinx -W --keep-going -q docs build/docs
 
-# torch brings exact pins of its GPU packages itself.
+# torch pins its GPU packages itself.
 constraints: install ## Pin the newest versions of all dependencies in constraints.txt
 	$(PIP_INSTALL) uv
 	{ echo "# Pins the development environment; written by 'make constraints'."; \

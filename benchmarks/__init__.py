@@ -1,9 +1,9 @@
-"""How fast arcgrad is, next to OpenFst and PyTorch in the same process.
+"""Benchmarks of arcgrad, with OpenFst and PyTorch in the same process.
 
 Run ``python -m benchmarks`` for every case, or name some: ``forward compose construct slope
 second_order batch trellis losses convolution ngram pieces decode``. ``--quick`` runs everything at
-a small size to see that it works; its figures mean nothing and are not judged. ``--cpu`` counts
-processor time, for a machine that is busy with other work; judge on a quiet one. ``--json FILE``
+a small size as a smoke test; its figures are not judged. ``--cpu`` counts processor time, for a
+machine that is busy with other work; judge on a quiet one. ``--json FILE``
 also writes every figure with the machine, the versions and the commit. OpenFst is reached through
 ``pywrapfst``, from the PyPI package ``pynini``; the peer of ``trellis``, ``losses`` and
 ``convolution`` is ``torch``.

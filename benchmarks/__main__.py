@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def summary(reports: dict[str, Report], settings: Settings) -> str:
-    """One line: how many targets hold, and which do not."""
+    """One line: how many targets hold, and the names of those that fail."""
     judged = [(case, row) for case, report in reports.items() for row in report.rows if row.target]
     if settings.quick:
         return f"quick run of {len(judged)} measures with a target; none is judged"

@@ -61,7 +61,7 @@ def composition(
 
 
 def same_size(measure: str, ours: ag.Graph, theirs: fst.MutableFst) -> dict[str, int]:
-    """The number of nodes and arcs of the result, which OpenFst's must have as well."""
+    """Check that OpenFst's result has as many nodes and arcs."""
     size = {"nodes": ours.num_nodes(), "arcs": ours.num_arcs()}
     expected = {"nodes": theirs.num_states(), "arcs": count_arcs(theirs)}
     if size != expected:

@@ -45,13 +45,13 @@ def building(settings: Settings) -> list[Row]:
 
 
 def widened(arrays: Arrays) -> Arrays:
-    """The same graph as NumPy makes it without being told a type."""
+    """The same graph from arrays in the default types of NumPy."""
     columns = {name: getattr(arrays, name) for name in ("src", "dst", "ilabel", "olabel")}
     return replace(arrays, **{name: c.astype(np.int64) for name, c in columns.items()})
 
 
 def alignments(settings: Settings) -> list[Row]:
-    """The graphs of targets, which a loss builds for every batch."""
+    """The alignment graphs that a loss builds for every batch."""
     count = settings.size(1000, 10)
     rng = np.random.default_rng(0)
     target = rng.integers(1, 30, 40).tolist()
@@ -73,7 +73,7 @@ def alignments(settings: Settings) -> list[Row]:
 
 
 def pieces(rng: np.random.Generator, length: int, longest: int) -> ag.Graph:
-    """The ways to write a text with word pieces: all letters, and more than half of the rest."""
+    """Decompositions of a text; pieces are all letters and most of the longer strings."""
     spans = [
         (begin, begin + size)
         for begin in range(length)

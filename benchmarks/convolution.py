@@ -1,6 +1,6 @@
-"""The convolution with graphs for kernels, next to an ordinary one, both as layers of PyTorch.
+"""The convolution whose kernels are graphs, and an ordinary one, both as layers of PyTorch.
 
-Every time is that of a forward and a backward pass, with gradients to the input and the kernels.
+Times are for a forward and a backward pass, with gradients of the input and the kernels.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import arcgrad.torch as agt
 from .harness import Report, Row, Settings, Task, Timing, costs_at_most, faster_by, interleave
 
 # Seconds, one thread, measured on this kind of machine (2 cores, AMD EPYC with AVX2); gtn is not
-# run beside us because it does not install on a current Python.
+# run here because it does not install on a current Python.
 GTN = {1: 99.7e-3, 8: 942e-3}
 
 LABELS, KERNELS, WINDOW, STRIDE = 80, 200, 5, 4
 
 
 def pieces(count: int) -> list[list[int]]:
-    """Pieces of two and three labels that differ; 200 of them have 410 labels in all."""
+    """Word pieces of two and three different labels; 200 of them have 410 labels in all."""
     rng = np.random.default_rng(0)
     sizes = np.where(np.arange(count) % 20 == 0, 3, 2)
     return [rng.choice(np.arange(1, LABELS), size, replace=False).tolist() for size in sizes]

@@ -22,7 +22,7 @@ MAX_ACTIVE = 1_000
 def noisy_frames(
     words: Words, num_frames: int, rng: np.random.Generator
 ) -> npt.NDArray[np.float32]:
-    """Log-probabilities of a random text of these words, two frames a letter, under noise."""
+    """Log-probabilities of a random text of these words, two frames per letter, plus noise."""
     letters: list[int] = []
     while 2 * len(letters) < num_frames:
         letters += words[rng.integers(len(words))]
@@ -38,7 +38,7 @@ def run(settings: Settings) -> Report:
     few, some, many = (settings.size(full, full // 100) for full in (1_100, 11_000, 110_000))
     lengths = [settings.size(full, full // 10) for full in (100, 200, 400, 800)]
     words = random_words(many, rng)
-    # Words that no frame makes likely: the graph grows, but not what a search has to look at.
+    # Words that no frame makes likely: the graph grows, but the search does not.
     unlikely = [(NUM_LETTERS + word[0] % 4, *word) for word in words[some:]]
     lexicons = {
         "few words": lexicon_tree(words[:few]),
@@ -101,7 +101,7 @@ def run(settings: Settings) -> Report:
 
 
 def best_rows(lattice: ag.Graph, settings: Settings) -> list[Row]:
-    """The best paths of a lattice, against its best path."""
+    """The n best paths of a lattice, against its single best path."""
     tasks: dict[str, Callable[[], object]] = {"viterbi_path": partial(ag.viterbi_path, lattice)}
     for n in (1, 10, 100):
         tasks[f"best_paths, n = {n}"] = partial(ag.best_paths, lattice, n)

@@ -31,7 +31,7 @@ def run(settings: Settings) -> Report:
 
 
 def scores(suffix: str, num_nodes: int, settings: Settings, *, reachable: bool) -> list[Row]:
-    """The three measures on one graph; only the reachable one is held to the targets."""
+    """The three measures on one graph; only the reachable graph is judged."""
     arrays = uniform_dag(num_nodes, 10 * num_nodes, reachable=reachable)
     graph = arrays.graph()
     log, tropical = openfst(arrays, "log"), openfst(arrays, "standard")
@@ -70,6 +70,6 @@ def scores(suffix: str, num_nodes: int, settings: Settings, *, reachable: bool) 
 
 
 def agree(ours: float, theirs: float) -> None:
-    """A time means something only if the answers are the same."""
+    """Check that both give the same answer."""
     if not math.isclose(ours, theirs, rel_tol=1e-4, abs_tol=1e-3):
         raise AssertionError(f"the scores differ: ours is {ours}, OpenFst's {theirs}")

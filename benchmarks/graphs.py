@@ -1,4 +1,4 @@
-"""The random graphs that the cases run on, as arrays, so that every peer gets the same ones."""
+"""The random graphs of the cases, as arrays, so that every peer gets the same input."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def uniform_dag(num_nodes: int, num_arcs: int, *, reachable: bool, seed: int = 0
     """Arcs join uniformly random pairs of distinct nodes, from the smaller id to the larger.
 
     With ``reachable``, node 1, 2, ... each get one of the arcs from a uniformly random earlier
-    node, so that a path leads from the start to every node. Without it most arcs lie where no path
-    comes (81% of them for 100k nodes and 1M arcs) and a search from the start never sees them.
+    node, so that a path leads from the start to every node. Without it most arcs cannot be reached
+    (81% of them for 100k nodes and 1M arcs), and a search from the start never visits them.
     """
     rng = np.random.default_rng(seed)
     one = rng.integers(0, num_nodes, num_arcs)
@@ -81,7 +81,7 @@ def layered_dag(num_arcs: int, window: int | None, seed: int = 0) -> Arrays:
     """Ten arcs leave each node but the last, and one arc in fifty is epsilon.
 
     One of the ten goes to the next node, so every node lies on a path; nine go to uniformly random
-    nodes among the ``window`` that follow, or among all later ones if it is None.
+    nodes among the next ``window`` nodes, or among all later nodes if it is None.
     """
     rng = np.random.default_rng(seed)
     num_nodes = num_arcs // 10 + 1
@@ -115,9 +115,9 @@ def random_words(num_words: int, rng: np.random.Generator) -> Words:
 
 
 def lexicon(words: Words) -> Arrays:
-    """Spells words: a loop of arcs per word through node 0, letters in, the word out on the first.
+    """A lexicon: per word a loop through node 0 that reads letters; its first arc emits the word.
 
-    No two words share an arc, so node 0 has as many arcs as there are words.
+    Words have no common arcs, so node 0 has as many arcs as there are words.
     """
     src: list[int] = []
     dst: list[int] = []
@@ -137,9 +137,9 @@ def lexicon(words: Words) -> Arrays:
 
 
 def lexicon_tree(words: Words) -> Arrays:
-    """Spells words: a tree of letters from node 0, each of which may repeat, and epsilon arcs back.
+    """A lexicon: a tree of letters from node 0, each of which may repeat, and epsilon arcs back.
 
-    The arc from the end of a word to node 0 writes the word and has the weight -2.
+    The arc from the end of a word to node 0 emits the word and has the weight -2.
     """
     child: dict[tuple[int, int], int] = {}
     arcs: list[tuple[int, int, int, int, float]] = []

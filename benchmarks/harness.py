@@ -1,4 +1,4 @@
-"""Timing, judging and printing: everything the cases share."""
+"""Timing, judging and printing for all cases."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True)
 class Settings:
-    """How to measure. A case is told ``quick`` so that it can shrink its graphs.
+    """How to measure. With ``quick`` a case shrinks its graphs.
 
-    With ``cpu`` the clock counts the processor time of this process. On a busy machine that is the
-    fairer clock: a long call is always interrupted, while the fastest of many short ones is not, so
-    wall time would favour the faster peer.
+    With ``cpu`` the clock counts the processor time of this process. On a busy machine wall time
+    favours the faster peer: a long call is always interrupted, but the fastest of many short calls
+    is not.
     """
 
     quick: bool = False
@@ -50,7 +50,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Task:
-    """Something to time. ``run`` gets what ``setup`` returns, which is called off the clock."""
+    """Something to time. ``run`` gets the result of ``setup``, which is not timed."""
 
     run: Callable[..., Any]
     setup: Callable[[], Any] | None = None
@@ -78,7 +78,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Target:
-    """A bound on a ratio of times, or on our own time in seconds."""
+    """A bound on a ratio of times, or on our time in seconds."""
 
     bound: float
     kind: str  # "ratio >=", "ratio <=" or "time <"
@@ -97,12 +97,12 @@ class Target:
 
 
 def faster_by(ratio: float) -> Target:
-    """The peer takes at least ``ratio`` times as long as we do."""
+    """The time of the peer is at least ``ratio`` times ours."""
     return Target(ratio, "ratio >=")
 
 
 def costs_at_most(ratio: float) -> Target:
-    """We take at most ``ratio`` times as long as the yardstick does."""
+    """Our time is at most ``ratio`` times the time of the yardstick."""
     return Target(ratio, "ratio <=")
 
 
@@ -114,8 +114,8 @@ def takes_under(seconds: float) -> Target:
 class Row:
     """One measure: our time, the peer's, and whether the target holds.
 
-    The ratio is the peer's time over ours, so larger is better, except against a yardstick of our
-    own (a target made by ``costs_at_most``), where it is our time over the yardstick's.
+    The ratio is the peer's time over ours, so larger is better. Against a yardstick (a target made
+    by ``costs_at_most``) it is our time over the yardstick's.
     """
 
     measure: str
@@ -147,7 +147,7 @@ class Row:
 
 @dataclass
 class Report:
-    """What a case measured. ``extra`` holds tables (title, header, lines) beside the main one."""
+    """The result of a case. ``extra`` holds further tables (title, header, lines)."""
 
     rows: list[Row]
     extra: list[tuple[str, list[str], list[list[str]]]] = field(default_factory=list)
@@ -155,7 +155,7 @@ class Report:
 
 
 def show_progress(text: str) -> None:
-    """Say what is running: one line that is overwritten on a terminal, plain lines elsewhere."""
+    """Print what is running: one line that is overwritten on a terminal, plain lines elsewhere."""
     if sys.stderr.isatty():
         print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
     else:
@@ -171,7 +171,7 @@ SAMPLE_SECONDS = 1e-3
 
 
 def calls_per_sample(task: Task, clock: Clock) -> int:
-    """How often a fast call is repeated, so that the clock's own cost does not show."""
+    """How often a fast call is repeated, so that the cost of the clock does not matter."""
     if task.setup is not None:
         return 1
     calls = 1
@@ -183,7 +183,7 @@ def calls_per_sample(task: Task, clock: Clock) -> int:
 
 
 def sample(task: Task, calls: int, clock: Clock) -> float:
-    """Seconds per call. Freeing the result of a lone call is off the clock, for every peer."""
+    """Seconds per call. Freeing the result of a single call is not timed, for any peer."""
     run = task.run
     arguments = () if task.setup is None else (task.setup(),)
     if calls == 1:
@@ -199,16 +199,16 @@ def sample(task: Task, calls: int, clock: Clock) -> float:
 
 
 RUNS_PER_TURN = 5
-SHORT_TURN = 0.02  # seconds after which a turn has no further run
+SHORT_TURN = 0.02  # seconds after which a turn ends
 
 
 def interleave(
     name: str, tasks: Mapping[str, Task | Callable[[], Any]], settings: Settings
 ) -> dict[str, Timing]:
-    """Time the tasks in turn, round after round, so that a busy moment hits all of them alike.
+    """Time the tasks in turn, round after round, so that load on the machine affects all alike.
 
-    In its turn a task runs a few times, and the fastest run counts: the first one finds the caches
-    as another task left them, which says more about that task.
+    In its turn a task runs a few times and the fastest run counts, because the first run starts
+    with the caches of another task.
     """
     prepared = {key: task if isinstance(task, Task) else Task(task) for key, task in tasks.items()}
     samples: dict[str, list[float]] = {key: [] for key in prepared}
@@ -250,7 +250,7 @@ def ratio_text(ratio: float | None) -> str:
 
 
 def table_text(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """Columns aligned: the first to the left, the rest to the right."""
+    """Aligned columns: the first to the left, the others to the right."""
     widths = [max(len(line[i]) for line in [header, *lines]) for i in range(len(header))]
 
     def line_text(line: Sequence[str]) -> str:
@@ -330,7 +330,7 @@ def write_json(file_name: str, reports: Mapping[str, Report], settings: Settings
 
 
 def environment() -> dict[str, Any]:
-    """The machine, the versions and the commit a figure belongs to."""
+    """The machine, the versions and the commit that a figure belongs to."""
     return {
         "machine": processor_name(),
         "cores": os.cpu_count(),
@@ -344,7 +344,7 @@ def environment() -> dict[str, Any]:
 
 
 def is_busy() -> bool:
-    """Whether more processes want to run than the machine has spare cores for."""
+    """Whether more processes are runnable than there are idle cores."""
     return hasattr(os, "getloadavg") and os.getloadavg()[0] > (os.cpu_count() or 1) / 2
 
 
@@ -365,7 +365,7 @@ def version(package: str) -> str | None:
 
 
 def commit() -> str | None:
-    """The checked-out commit, with a mark if files differ from it."""
+    """The checked-out commit, marked if files differ from it."""
     try:
         described = subprocess.run(
             ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],

@@ -1,6 +1,6 @@
-"""Losses through autograd, next to those of PyTorch on the same tensors.
+"""Losses through autograd, compared with PyTorch's on the same tensors.
 
-Every time is a call of the loss and its backward, with all graphs built inside.
+Times are for a call of the loss and its backward, with all graphs built inside.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import arcgrad.torch as agt
 from .harness import Report, Row, Settings, Timing, faster_by, interleave, takes_under
 from .trellis import CTC_SHAPES, THREADS, Shape, agree, clock_for, threads_text, with_threads
 
-# Seconds of gtn's ASG loss on this kind of machine, one thread; it does not install beside us.
+# Seconds of gtn's ASG loss on this kind of machine, one thread; it does not install here.
 GTN_ASG = {(16, 150, 30, 40): 215e-3, (1, 100, 500, 20): 4820e-3}
 
 
@@ -134,7 +134,7 @@ def asg_rows(shape: Shape, settings: Settings) -> list[Row]:
 
 
 class Empty(torch.autograd.Function):
-    """What torch itself takes for a function written in Python."""
+    """The cost in torch of an empty function written in Python."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
@@ -148,7 +148,7 @@ class Empty(torch.autograd.Function):
 
 
 def overhead_rows(settings: Settings) -> list[Row]:
-    """What a call costs beyond the work on graphs, for one small example."""
+    """The cost of a call in addition to the work on graphs, for one small example."""
     length, labels, size = 150, 30, 40
     x = torch.randn(length, 1, labels).log_softmax(-1).requires_grad_()
     targets = torch.randint(1, labels, (1, size))

@@ -35,7 +35,7 @@ def run(settings: Settings) -> Report:
 
 
 def text(num_tokens: int) -> list[Tokens]:
-    """Sequences of 20 tokens whose frequencies fall as those of words do."""
+    """Sequences of 20 tokens with Zipf's frequencies, as words have."""
     rng = np.random.default_rng(0)
     weights = 1 / np.arange(1, 20_001)
     tokens = rng.choice(len(weights), num_tokens, p=weights / weights.sum())

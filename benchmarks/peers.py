@@ -1,4 +1,4 @@
-"""OpenFst, which runs beside us, and constants for the peers that do not."""
+"""OpenFst in the same process, and constants for the peers that cannot run here."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from .harness import Row, Timing
 OPENFST = "OpenFst (pywrapfst)"
 
 # Seconds, one thread, measured on a machine of the same kind as ours (2 cores, AMD EPYC with AVX2)
-# on graphs of the same kind and size. gtn and k2 are not run beside us because no package registry
-# has them in a form that installs on a current Python; OpenFst C++ is the library without Python.
+# on graphs of the same kind and size. gtn and k2 are not run because no package registry has
+# them in a form that installs on a current Python; OpenFst C++ is the library without Python.
 ELSEWHERE: dict[str, dict[str, float]] = {
     "forward_score": {"OpenFst C++": 59e-3, "gtn": 16.6e-3},
     "forward_score + backward": {"gtn": 23.5e-3, "k2": 314e-3},
@@ -26,7 +26,7 @@ ELSEWHERE: dict[str, dict[str, float]] = {
 
 
 def elsewhere(key: str, measure: str, ours: Timing) -> Iterable[Row]:
-    """Rows that set our time against a constant; they have no target."""
+    """Rows that compare our time with a constant; they have no target."""
     for peer, seconds in ELSEWHERE[key].items():
         yield Row(measure, ours, f"{peer} (constant)", Timing.constant(seconds))
 

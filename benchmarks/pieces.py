@@ -1,7 +1,7 @@
 """Losses of word pieces: all decompositions at once, and n-grams of pieces, pruned and dense.
 
-Every time is that of a whole step with the public losses: building graphs, the loss and the
-gradients of emissions and transitions, one thread. Without PyTorch there is nothing to measure.
+Times are for a whole step with the public losses: building graphs, the loss and the
+gradients of emissions and transitions, one thread. The case needs PyTorch.
 (Counting n-grams is timed in ``ngram``.)
 """
 
@@ -27,7 +27,7 @@ else:
     import arcgrad.torch as agt
 
 # Seconds per example, one thread, measured on this kind of machine (2 cores, AMD EPYC with AVX2) at
-# the same sizes; gtn is not run beside us because it does not install on a current Python.
+# the same sizes; gtn is not run because it does not install on a current Python.
 GTN = {
     "pieces, B = 1": 33.9e-3,
     "pieces, B = 8": 27.7e-3,

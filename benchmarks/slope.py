@@ -1,11 +1,10 @@
 """Time per arc of every linear op from 10^4 to 10^7 arcs.
 
-Some ops leave the arcs and weights of large results to whoever looks at them. Their rows time the
-op alone; "scored" is such an op and the first score of its result, which is what most programs do
-with it, and "looked at" is the op and a look at all arcs and weights, which writes them.
+Ops that only move arrays are limited by memory, so their rows are not judged; "scored" is such an
+op with the score of its result, as most programs use it.
 
-Each size lives in a process of its own, so that its peak memory can be read; the processes take
-turns, so that a busy moment hits every size alike, and so do the ops. Only one runs at any time.
+Each size has its own process, so that its peak memory can be read. The processes take turns, and so
+do the ops, so that load on the machine affects every size alike. Only one runs at any time.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from .harness import (
 )
 
 WINDOW = 1_000
-# Names in parentheses are not judged: such a copy, and a look, go as fast as the host's memory.
+# Names in parentheses are not judged: their speed is that of the host's memory.
 YARDSTICK = "(NumPy copy of weights)"
 LAYOUTS: dict[str, int | None] = {f"window of {WINDOW} nodes": WINDOW, "all later nodes": None}
 
@@ -46,16 +45,10 @@ def is_judged(op: str) -> bool:
     return not op.startswith("(")
 
 
-def looked_at(graph: ag.Graph) -> ag.Graph:
-    graph.src_nodes()
-    graph.weights_view()
-    return graph
-
-
 def linear_ops(num_arcs: int, window: int | None) -> dict[str, Task]:
     """Every op whose time is linear in the arcs, on graphs that record gradients."""
     arrays = layered_dag(num_arcs, window)
-    # Built twice, so that ops on two graphs cannot see at a glance that the structure is shared.
+    # Built twice, so that ops on two graphs have to compare the structures.
     graph, same = arrays.graph(), arrays.graph()
 
     def score() -> ag.Graph:
@@ -68,13 +61,6 @@ def linear_ops(num_arcs: int, window: int | None) -> dict[str, Task]:
         "viterbi_path": partial(ag.viterbi_path, graph),
         "shortest_distance": partial(ag.shortest_distance, graph),
         "arc_posteriors": partial(ag.arc_posteriors, graph),
-        "union": partial(ag.union, [graph, same]),
-        "concat": partial(ag.concat, [graph, same]),
-        "closure": partial(ag.closure, graph),
-        "negate": partial(ag.negate, graph),
-        "add": partial(ag.add, graph, same),
-        "subtract": partial(ag.subtract, graph, same),
-        "scale": partial(ag.scale, graph, 0.5),
         "clone": partial(ag.clone, graph),
         "project_input": partial(ag.project_input, graph),
         "project_output": partial(ag.project_output, graph),
@@ -85,16 +71,20 @@ def linear_ops(num_arcs: int, window: int | None) -> dict[str, Task]:
         "arc_sort": partial(ag.arc_sort, graph),
         "top_sort": partial(ag.top_sort, graph),
     }
-    put_off = ["union", "concat", "closure", "negate", "add", "subtract", "scale"]
-    for name in put_off:
-        # The sum over the paths of a closure would not converge.
-        if name != "closure":
-            ops[f"{name}, scored"] = lambda op=ops[name]: ag.forward_score(op())
-    for name in put_off:
-        ops[f"({name}, looked at)"] = lambda op=ops[name]: looked_at(op())
-    ops["(all three, looked at)"] = lambda: looked_at(
-        ag.closure(ag.concat([ag.union([graph, same]), graph]))
-    )
+    moving: dict[str, Callable[[], ag.Graph]] = {
+        "union": partial(ag.union, [graph, same]),
+        "concat": partial(ag.concat, [graph, same]),
+        "closure": partial(ag.closure, graph),
+        "negate": partial(ag.negate, graph),
+        "add": partial(ag.add, graph, same),
+        "subtract": partial(ag.subtract, graph, same),
+        "scale": partial(ag.scale, graph, 0.5),
+    }
+    for name, op in moving.items():
+        ops[f"({name})"] = op
+        if name != "closure":  # the sum over the paths of a closure would not converge
+            ops[f"{name}, scored"] = lambda op=op: ag.forward_score(op())
+    ops["(all three)"] = lambda: ag.closure(ag.concat([ag.union([graph, same]), graph]))
     tasks = {"backward": Task(ag.backward, score)} | {name: Task(op) for name, op in ops.items()}
     return tasks | {YARDSTICK: Task(arrays.weight.copy)}
 
@@ -112,7 +102,7 @@ def serve(pipe: Connection, num_arcs: int, window: int | None, settings: Setting
         samples: list[float] = []
         begin = time.perf_counter()
         while not samples or (len(samples) < most and time.perf_counter() - begin < seconds):
-            # The processor clock of a virtual machine stands still once in a while.
+            # The processor clock of a virtual machine sometimes stands still.
             if (duration := sample(task, 1, settings.clock)) > 0.0:
                 samples.append(duration)
         pipe.send(samples)
@@ -200,7 +190,7 @@ def measure_layout(
     workers = [Worker(size, LAYOUTS[layout], settings) for size in sizes]
     ops = workers[0].ops
     samples: dict[str, list[list[float]]] = {op: [[] for _ in workers] for op in ops}
-    # Each op comes up several times in the whole run: the host may be busy for seconds.
+    # The rounds of an op are spread over the whole run, because the host may be busy for seconds.
     for _ in range(rounds):
         for op in ops:
             show_progress(f"slope, {layout}: {op}")

@@ -1,8 +1,8 @@
-"""Graphs intersected with emissions, next to PyTorch on the same arrays.
+"""Graphs intersected with emissions, compared with PyTorch on the same arrays.
 
-Every time includes building the graphs with public names from NumPy arrays. PyTorch gets tensors in
-the layout it likes best and as many threads as we do. Where it is not installed, the rows that need
-it are measured without a peer and not judged.
+Times include building the graphs with public functions from NumPy arrays. PyTorch gets tensors in
+its fastest layout and as many threads as arcgrad. Without PyTorch, its rows are measured without a
+peer and not judged.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ Floats = npt.NDArray[np.float32]
 Table = tuple[str, list[str], list[list[str]]]
 
 # Seconds, one thread. gtn was measured on this kind of machine (2 cores, AMD EPYC with AVX2) on the
-# same shapes; it is not run beside us because it does not install on a current Python. Its times
-# with the bigrams are per example, for the whole normalized loss, of which ours is the larger part.
+# same shapes; it is not run because it does not install on a current Python. Its times with
+# the bigrams are per example, for the whole loss, of which the normalizer is the larger part.
 GTN = {"convolution": 922e-3, "back-off 2000": 100e-3, "back-off 20000": 328e-3}
 
 TORCH = "torch"
@@ -94,7 +94,7 @@ def set_threads(count: int) -> None:
 
 
 def with_threads(count: int, call: Callable[[], Any]) -> Task:
-    """A task that runs with this many threads, set off the clock."""
+    """A task that runs with this many threads; setting them is not timed."""
     return Task(lambda _: call(), partial(set_threads, count))
 
 
@@ -127,13 +127,13 @@ def log_softmax(array: npt.NDArray[np.float64]) -> Floats:
 
 
 def agree(what: str, ours: float, theirs: float) -> None:
-    """A time means something only if the answers are the same."""
+    """Check that both give the same answer."""
     if not math.isclose(ours, theirs, rel_tol=1e-4, abs_tol=1e-3):
         raise AssertionError(f"{what}: ours is {ours}, but torch's is {theirs}")
 
 
 class Case:
-    """Emissions [B, T, C], and how to build what they are intersected with."""
+    """Emissions [B, T, C], and how to build the graphs to intersect with."""
 
     array: Floats
 
@@ -185,7 +185,7 @@ CTC_SHAPES = [
 
 
 class Ctc(Case):
-    """Random emissions and targets, our loss and torch's."""
+    """Random emissions and targets, with our loss and torch's."""
 
     def __init__(self, shape: Shape, seed: int = 0) -> None:
         rng = np.random.default_rng(seed)
@@ -316,7 +316,7 @@ def bigram_rows(count: int, settings: Settings) -> list[Row]:
 
 
 def large_bigram_row(settings: Settings) -> Row:
-    """Torch's loop would need 13 GB here."""
+    """Without a peer: the loop in torch would need 13 GB."""
     case = Bigram(*((2, 10, 50) if settings.quick else (32, 100, 1000)))
     name = "bigram + both gradients 32 x 100 x 1000, 1 thread"
     times = interleave(name, {"arcgrad": with_threads(1, case.gradient)}, settings)
@@ -376,7 +376,7 @@ def back_off_rows(settings: Settings) -> list[Row]:
 
 
 class Convolution:
-    """Kernels that are small CTC graphs, on windows of emissions: the public outer form."""
+    """Small CTC graphs as convolution kernels on windows of emissions, by ``outer_score``."""
 
     def __init__(self, kernels: int, batch: int, windows: int, seed: int = 0) -> None:
         rng = np.random.default_rng(seed)
@@ -443,7 +443,7 @@ def thread_rows(settings: Settings) -> list[Row]:
 
 
 def slope_rows(settings: Settings) -> list[Row]:
-    """Time per unit of size at the largest size over that at the smallest."""
+    """Time per unit of size at the largest size, divided by the same at the smallest."""
     small = settings.quick
     bigrams = (2_000, 4_000) if small else (2_000, 20_000, 200_000)
     sparse = [BackOff(8, 5 if small else 50, 1000, count) for count in bigrams]
@@ -487,7 +487,7 @@ def path_rows(settings: Settings) -> list[Row]:
 
 
 def second_order_rows(settings: Settings) -> list[Row]:
-    """Hessian-vector products to the emissions, held to the bound of those of plain graphs."""
+    """Hessian-vector products of the emissions, with the bound that plain graphs have."""
     rows = []
     for name, case in (
         ctc(settings, 32, 150, 30, 40),
@@ -515,7 +515,7 @@ def with_history(limit: int, call: Callable[[], Any]) -> Task:
 
 
 def checkpoint_rows(settings: Settings) -> list[Row]:
-    """With a history of at most 64 KiB nearly everything is computed twice."""
+    """A history of at most 64 KiB, so that nearly everything is computed twice."""
     before = ag.get_history_limit()
     rows = []
     try:
@@ -538,7 +538,7 @@ def checkpoint_rows(settings: Settings) -> list[Row]:
 
 
 def rate_table(rows: Sequence[Row]) -> Table:
-    """Work per second, where the work is known."""
+    """Operations per second, where their number is known."""
     lines = []
     for row in rows:
         seconds = row.ours.minimum

@@ -3,8 +3,8 @@
     python -m benchmarks.versus OLD_TREE [case ...]
 
 ``OLD_TREE`` is a checkout with its own ``.venv`` in which that version is installed. Each version
-runs its own benchmark files. The processes hand a token to and fro, sample by sample, so a busy
-moment of the machine hits both. Peers are not timed. The table shows the ratio new / old.
+runs its own benchmark files. The processes alternate sample by sample, so load on the machine
+affects both. Peers are not timed. The table shows the ratio new / old.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def start(tree: Path, case: str, options: list[str]) -> subprocess.Popen[str]:
 
 
 def take_turns(workers: list[subprocess.Popen[str]]) -> list[dict[str, Any]]:
-    """Hands the token round until each worker has printed its result."""
+    """Let the workers alternate until each has printed its result."""
     results: dict[int, dict[str, Any]] = {}
     while len(results) < len(workers):
         for i, worker in enumerate(workers):

@@ -11,7 +11,7 @@ import arcgrad.torch as agt
 
 
 def edit_graph(num_symbols):
-    """One node; arcs are deletions, insertions, then substitutions by pairs (equal ones too)."""
+    """One node; its arcs are deletions, insertions, then substitutions for each pair of symbols."""
     symbols = np.arange(num_symbols)
     none = np.full(num_symbols, ag.epsilon)
     ilabel = np.concatenate([symbols, none, np.repeat(symbols, num_symbols)])
@@ -21,7 +21,7 @@ def edit_graph(num_symbols):
 
 
 def edits(costs, pairs, num_symbols):
-    """All ways to edit each source into its target, with the costs that they take."""
+    """All ways to edit each source into its target, weighted by their costs."""
     graph = agt.graph(edit_graph(num_symbols), -costs)
     sources, targets = zip(*pairs, strict=True)
     edited = ag.compose([ag.chain_graph(source) for source in sources], graph)
@@ -29,12 +29,12 @@ def edits(costs, pairs, num_symbols):
 
 
 def distances(costs, pairs, num_symbols):
-    """The cost of the cheapest way."""
+    """The cost of the cheapest sequence of edits."""
     return -agt.tensor(ag.viterbi_score(edits(costs, pairs, num_symbols)))
 
 
 def log_scores(costs, pairs, num_symbols):
-    """The log of the summed scores of all ways."""
+    """The log-sum of the scores of all sequences of edits."""
     return agt.tensor(ag.forward_score(edits(costs, pairs, num_symbols)))
 
 

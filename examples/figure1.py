@@ -49,7 +49,7 @@ def make_target():
 
 
 def make_transitions():
-    """The bigram graph of Figure 4a: node 0 is the beginning, node 1 + c has seen token c last."""
+    """The bigram graph of Figure 4a: node 0 is the start, node 1 + c follows token c."""
     transitions = Graph()
     transitions.add_node(start=True, accept=True)
     for _ in TOKENS:

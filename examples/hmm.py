@@ -1,7 +1,7 @@
 """A hidden Markov model, trained with expectation maximization (Baum-Welch).
 
-The gradient of the log-likelihood with respect to log-probabilities is how often each is used, in
-expectation: the E step is a call of backward.
+The gradient of the log-likelihood with respect to a log-probability is its expected number of uses,
+so the E step is a call of backward.
 
 Usage: python examples/hmm.py
 """
@@ -45,7 +45,7 @@ def normalized(counts):
 
 def main():
     rng = np.random.default_rng(0)
-    # Two coins, one of which is loaded, and which are rarely swapped.
+    # Two coins that are rarely swapped; one of them is loaded.
     sequences = [np.repeat(rng.integers(0, 2, 4), 5) for _ in range(20)]
     start, transition = np.full(2, 0.5), np.full((2, 2), 0.5)
     emission = np.array([[0.6, 0.4], [0.4, 0.6]])

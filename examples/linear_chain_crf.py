@@ -11,7 +11,7 @@ import arcgrad.torch as agt
 
 
 def transition_graph(num_tags):
-    """Node 0 is the start, node 1 + y has seen tag y last. One arc for every pair of them."""
+    """Node 0 is the start, node 1 + y follows tag y. One arc from every node for every tag."""
     nodes = np.arange(num_tags + 1)
     return ag.Graph.from_arrays(
         np.repeat(nodes, num_tags),
@@ -41,7 +41,7 @@ def best_tags(scores, transitions, lengths):
 
 def main():
     torch.manual_seed(0)
-    # Tag 1 always follows tag 0, which the words themselves hardly show.
+    # Tag 1 always follows tag 0; the scores of the words contain almost no information.
     tags = [[0, 1, 2, 0, 1], [2, 0, 1]]
     scores = 0.1 * torch.randn(2, 5, 3)
     transitions = torch.zeros(4, 3, requires_grad=True)

@@ -10,10 +10,10 @@ import arcgrad.torch as agt
 
 
 def segment_graph(num_labels, longest):
-    """Reads the labels of frames and writes ``label * longest + length - 1`` for each segment.
+    """Read the labels of frames, and emit ``label * longest + length - 1`` for each segment.
 
     Arcs: the frames of each label [Y, D], then the ends of segments by their durations [Y, D], then
-    what follows what, from the start (row 0) and from each label [Y + 1, Y].
+    the transitions between labels, from the start (row 0) and from each label [Y + 1, Y].
     """
     labels = range(num_labels)
     size = longest + 2  # nodes of a label: before its segment, after 1, 2, ... frames, after it

@@ -1,5 +1,5 @@
-// Figure 1 of the paper from C++: the ASG loss of the target "ab" and its gradients, checked
-// against the values worked out by hand.
+// Figure 1 of the paper from C++: the ASG loss of the target "ab" and its gradients, compared with
+// values computed by hand.
 
 #include <arcgrad/arcgrad.h>
 
@@ -28,7 +28,7 @@ Graph make_target() {
   return target;
 }
 
-/// The bigram graph of Figure 4a: node 0 is the beginning, node 1 + c has seen token c last.
+/// The bigram graph of Figure 4a: node 0 is the start, node 1 + c follows token c.
 Graph make_transitions() {
   Graph transitions;
   transitions.add_node(true, true);
@@ -72,7 +72,7 @@ int main() {
   arcgrad::backward(loss);
 
   // All weights are zero: 2 of the 8 paths spell "ab". A gradient is the expected number of uses
-  // of the arc over all paths, less that over the 2 paths.
+  // of the arc over all paths, minus its expected number of uses over the 2 paths.
   bool ok = check("loss", {loss.item()}, {std::log(8.0) - std::log(2.0)});
   ok &= check("emission gradients", emissions.grad().weights_to_vector(),
               {-0.5, 0.5, 0.0, 0.0, 0.5, -0.5});
