@@ -1,0 +1,80 @@
+"""Guides name files that exist and show code that is in the tree; decisions are complete."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+MAPS = [
+    *(ROOT / "README.md", ROOT / "CONTRIBUTING.md"),
+    *(DOCS / f"{name}.md" for name in ("architecture", "glossary", "add_an_op", "add_a_kernel")),
+]
+FOLDERS = ("csrc", "bindings", "python", "tests", "docs", "benchmarks", "examples", "scripts")
+
+DECISIONS = DOCS / "decisions"
+INDEX = DECISIONS / "index.md"
+FILES = sorted(path for path in DECISIONS.glob("*.md") if path != INDEX)
+
+
+def tree():
+    """All files of the project, as paths below its root with a slash in front."""
+    found = [path for name in FOLDERS for path in (ROOT / name).rglob("*")]
+    found += [path for path in ROOT.iterdir() if path.is_file()]
+    return {f"/{path.relative_to(ROOT)}" for path in found if "__pycache__" not in path.parts}
+
+
+def test_links_lead_somewhere():
+    guides = [*MAPS, *DOCS.glob("*.md"), *FILES, INDEX]
+    for path in guides:
+        for target in re.findall(r"\]\((?!https?:)([^)#\s]+)(?:#[^)]*)?\)", path.read_text()):
+            assert (path.parent / target).exists(), f"{path.name} links to {target}"
+
+
+def test_files_that_the_maps_name_exist():
+    files = tree()
+    # `algorithms/product` is a unit: a header, a source file or both.
+    pattern = r"`((?:[\w.]+/)*[\w.*]+\.(?:h|cpp|py|md)|(?:[a-z_]+/)+[a-z_]+)`"
+    for path in MAPS:
+        for name in re.findall(pattern, path.read_text()):
+            known = any(
+                re.search(rf"/{re.escape(name).replace(re.escape('*'), '[^/]*')}(\.|/|$)", file)
+                for file in files
+            )
+            assert known or name.startswith("build/"), f"{path.name} names {name}"
+
+
+def test_code_in_guides_is_in_the_tree():
+    count = 0
+    for path in (DOCS / "add_an_op.md", DOCS / "add_a_kernel.md"):
+        for name, code in re.findall(
+            r"^`([^`\n]+)`:\n\n```\w+\n(.*?)```", path.read_text(), re.M | re.S
+        ):
+            count += 1
+            assert code in (ROOT / name).read_text(), f"{path.name}: not in {name}:\n{code}"
+    assert count >= 8
+
+
+def test_the_glossary_is_sorted():
+    words = re.findall(r"^- \*\*(.+?)\*\*: .", (DOCS / "glossary.md").read_text(), re.M)
+    assert len(words) > 100
+    assert words == sorted(set(words), key=str.lower)
+
+
+def test_decisions_have_no_gaps():
+    assert [path.name[:4] for path in FILES] == [f"{i:04}" for i in range(1, len(FILES) + 1)]
+
+
+def test_a_decision_is_complete_and_listed():
+    index = INDEX.read_text()
+    for path in FILES:
+        text, number = path.read_text(), path.name[:4]
+        title = re.match(rf"# {number}: (.+)\n", text)
+        date = re.search(r"^- Date: (\d{4}-\d\d-\d\d)$", text, re.M)
+        assert title, f"{path.name}: the first line is `# {number}: title`"
+        assert date, f"{path.name}: there is a line `- Date: YYYY-MM-DD`"
+        status = re.search(r"^- Status: (accepted|rejected|superseded by \[\d{4}\])", text, re.M)
+        assert status, f"{path.name}: there is a line `- Status: ...`"
+        for section in ("Context", "Decision", "Consequences"):
+            assert f"\n## {section}\n" in text, f"{path.name}: there is no section {section}"
+        row = f"| [{number}]({path.name}) | {title[1]} | {date[1]} |"
+        assert row in index, f"the index has no row {row}"
