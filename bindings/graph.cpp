@@ -35,29 +35,19 @@ Ints copy_ints(std::vector<int32_t> values) {
 
 bool is_unbuilt(const Graph& graph) { return graph.product() && !graph.product()->is_built(); }
 
-/// The topology, with arcs that were put off made while other threads of Python go on.
-const Topology& look_at_arcs(const Graph& graph) {
-  if (is_unbuilt(graph) || graph.topology().depth() > 0) {
-    const Graph seen = graph.snapshot();
+/// The graph, with a deferred product built while other threads of Python run.
+const Graph& materialize(const Graph& graph) {
+  if (is_unbuilt(graph)) {
+    const Graph copy = graph.snapshot();
     nb::gil_scoped_release release;
-    seen.topology().src();
-  }
-  return graph.topology();
-}
-
-/// The same for weights.
-const Graph& look_at_weights(const Graph& graph) {
-  if (is_unbuilt(graph) || graph.raw_weights().formula()) {
-    const Graph seen = graph.snapshot();
-    nb::gil_scoped_release release;
-    seen.raw_weights().data();
+    copy.product()->built();
   }
   return graph;
 }
 
 /// The weights without a copy, read-only; [frames, labels] for linear graphs.
 nb::object view_weights(const Graph& graph) {
-  look_at_weights(graph);
+  materialize(graph);
   const auto& dense = graph.topology().dense();
   Weights weights = graph.raw_weights();
   if (!weights.layout().is_contiguous() && !dense) weights = weights.contiguous();
@@ -111,7 +101,7 @@ std::string describe_product(const Graph& graph) {
 std::string describe(const Graph& graph) {
   constexpr int32_t kShown = 10;
   if (is_unbuilt(graph)) return describe_product(graph);
-  const Topology& t = look_at_arcs(look_at_weights(graph));
+  const Topology& t = materialize(graph).topology();
   std::string out = text("Graph(", t.num_nodes(), t.num_nodes() == 1 ? " node, " : " nodes, ",
                          t.num_arcs(), t.num_arcs() == 1 ? " arc, " : " arcs, ", "start ",
                          describe_nodes(t.start()), ", accept ", describe_nodes(t.accept()), ", ",
@@ -400,7 +390,7 @@ Graph(2 nodes, 2 arcs, start [0], accept [1], float32, calc_grad)
           },
           "node"_a, "Whether a node is an accept node.")
       .def(
-          "is_acyclic", [](const Graph& self) { return look_at_arcs(self).is_acyclic(); },
+          "is_acyclic", [](const Graph& self) { return materialize(self).topology().is_acyclic(); },
           "Whether the graph has no cycle.")
       .def(
           "is_acceptor", [](const Graph& self) { return self.topology().is_acceptor(); },
@@ -408,21 +398,25 @@ Graph(2 nodes, 2 arcs, start [0], accept [1], float32, calc_grad)
 
   graph
       .def(
-          "src_nodes", [](const Graph& self) { return view_ints(self, look_at_arcs(self).src()); },
+          "src_nodes",
+          [](const Graph& self) { return view_ints(self, materialize(self).topology().src()); },
           "The node each arc leaves: a read-only view.")
       .def(
-          "dst_nodes", [](const Graph& self) { return view_ints(self, look_at_arcs(self).dst()); },
+          "dst_nodes",
+          [](const Graph& self) { return view_ints(self, materialize(self).topology().dst()); },
           "The node each arc enters: a read-only view.")
       .def(
-          "ilabels", [](const Graph& self) { return view_ints(self, look_at_arcs(self).ilabel()); },
+          "ilabels",
+          [](const Graph& self) { return view_ints(self, materialize(self).topology().ilabel()); },
           "The input label of each arc: a read-only view.")
       .def(
-          "olabels", [](const Graph& self) { return view_ints(self, look_at_arcs(self).olabel()); },
+          "olabels",
+          [](const Graph& self) { return view_ints(self, materialize(self).topology().olabel()); },
           "The output label of each arc: a read-only view.")
       .def(
           "arcs",
           [](const Graph& self) {
-            const Topology& t = look_at_arcs(self);
+            const Topology& t = materialize(self).topology();
             return nb::make_tuple(view_ints(self, t.src()), view_ints(self, t.dst()),
                                   view_ints(self, t.ilabel()), view_ints(self, t.olabel()),
                                   view_weights(self).attr("reshape")(-1));
@@ -433,43 +427,44 @@ Graph(2 nodes, 2 arcs, start [0], accept [1], float32, calc_grad)
       .def(
           "src_node",
           [](const Graph& self, int64_t arc) {
-            return look_at_arcs(self).src()[check_arc(self, "src_node", arc)];
+            return materialize(self).topology().src()[check_arc(self, "src_node", arc)];
           },
           "arc"_a, "The node an arc leaves.")
       .def(
           "dst_node",
           [](const Graph& self, int64_t arc) {
-            return look_at_arcs(self).dst()[check_arc(self, "dst_node", arc)];
+            return materialize(self).topology().dst()[check_arc(self, "dst_node", arc)];
           },
           "arc"_a, "The node an arc enters.")
       .def(
           "ilabel",
           [](const Graph& self, int64_t arc) {
-            return look_at_arcs(self).ilabel()[check_arc(self, "ilabel", arc)];
+            return materialize(self).topology().ilabel()[check_arc(self, "ilabel", arc)];
           },
           "arc"_a, "The input label of an arc.")
       .def(
           "olabel",
           [](const Graph& self, int64_t arc) {
-            return look_at_arcs(self).olabel()[check_arc(self, "olabel", arc)];
+            return materialize(self).topology().olabel()[check_arc(self, "olabel", arc)];
           },
           "arc"_a, "The output label of an arc.")
       .def(
           "in_arcs",
           [](const Graph& self, int64_t node) {
-            return arcs_of(look_at_arcs(self).in(), check_node(self, "in_arcs", node));
+            return arcs_of(materialize(self).topology().in(), check_node(self, "in_arcs", node));
           },
           "node"_a, "The arcs that enter a node, ascending.")
       .def(
           "out_arcs",
           [](const Graph& self, int64_t node) {
-            return arcs_of(look_at_arcs(self).out(), check_node(self, "out_arcs", node));
+            return arcs_of(materialize(self).topology().out(), check_node(self, "out_arcs", node));
           },
           "node"_a, "The arcs that leave a node, ascending.")
       .def(
           "labels_to_list",
           [](const Graph& self, Flag ilabel) {
-            const auto labels = look_at_arcs(self).label(ilabel ? Side::input : Side::output);
+            const auto labels =
+                materialize(self).topology().label(ilabel ? Side::input : Side::output);
             return std::vector<int32_t>(labels.begin(), labels.end());
           },
           "ilabel"_a = true, "The input labels, or the output labels, one per arc.");
@@ -478,7 +473,7 @@ Graph(2 nodes, 2 arcs, start [0], accept [1], float32, calc_grad)
       .def(
           "weight",
           [](const Graph& self, int64_t arc) {
-            return look_at_weights(self).weight(check_arc(self, "weight", arc));
+            return materialize(self).weight(check_arc(self, "weight", arc));
           },
           "arc"_a, "The weight of an arc.")
       .def(
@@ -496,7 +491,7 @@ Graph(2 nodes, 2 arcs, start [0], accept [1], float32, calc_grad)
           "A copy of the weights, one per arc.")
       .def(
           "weights_to_list",
-          [](const Graph& self) { return look_at_weights(self).weights_to_vector(); },
+          [](const Graph& self) { return materialize(self).weights_to_vector(); },
           "The weights as a list, one per arc.")
       .def(
           "set_weights",

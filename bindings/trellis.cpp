@@ -1,4 +1,3 @@
-#include "arcgrad/runtime/fork_safe_once.h"
 #include "arcgrad/runtime/isa.h"
 #include "arcgrad/trellis/explain.h"
 #include "arcgrad/trellis/testing.h"
@@ -80,8 +79,6 @@ How many bytes the scores of one call may keep for their gradients; see :func:`s
         "For tests: use the portable loops although the processor can do more.");
   m.def("force_history_stride", &trellis::force_history_stride, "stride"_a,
         "For tests: keep every so many frames; 0 for the usual choice.");
-  m.def("force_later", &force_later, "force"_a,
-        "For tests: leave the arcs and weights of small results, too, to whoever looks at them.");
   m.def(
       "frame_scores",
       [](const Graph& product) { return trellis::frame_scores(product.snapshot()); }, "product"_a,

@@ -508,3 +508,20 @@ def test_linear_graphs_need_numbers():
         ag.linear_graphs(np.full((1, 1, 1), "a"))
     with pytest.raises(TypeError, match=r"^linear_graphs: "):
         ag.linear_graphs([[[1], [1, 2]]])
+
+
+@pytest.mark.parametrize("share", [ag.Graph.detach, ag.negate])
+@pytest.mark.parametrize("num_arcs", [70, 70_000])
+def test_a_shared_graph_grows_into_memory_of_its_own(share, num_arcs):
+    graph = ag.Graph(calc_grad=False)
+    graph.add_node(start=True)
+    graph.add_node(accept=True)
+    for _ in range(num_arcs):
+        graph.add_arc(0, 1, 0)
+    shared = share(graph)
+    graph.set_weight(0, 0.0)
+    for _ in range(num_arcs):
+        graph.add_arc(0, 1, 0, 0, 1.0)
+        graph.set_weight(1, 0.0)
+    assert set(shared.weights_to_list()) == {0.0}
+    assert graph.weights_to_list() == [0.0] * num_arcs + [1.0] * num_arcs

@@ -1,11 +1,9 @@
 #include <algorithm>
 #include <bit>
-#include <mutex>
 #include <type_traits>
 #include <utility>
 
 #include "arcgrad/autograd/tape.h"
-#include "arcgrad/runtime/stream_copy.h"
 
 namespace arcgrad {
 namespace {
@@ -22,234 +20,73 @@ void with_factor(double factor, const Use& f) {
     f([factor](From w) { return static_cast<To>(factor * w); });
 }
 
-/// What is moved into a sum.
-struct Term {
-  Weights weights;
-  ArcMap map;
-  double factor;
-  /// The entries of the sum that it is part of, if weights are not listed but moved together.
-  int64_t begin() const { return -map.shift(); }
-  int64_t end() const { return begin() + weights.size(); }
-};
-
-struct Terms {
-  explicit Terms(std::span<const Moved> inputs) {
-    list.reserve(inputs.size());
-    int64_t end = 0;
-    for (const Moved& input : inputs) {
-      list.push_back({input.graph.weights(), input.map, input.factor});
-      is_sequence = is_sequence && input.map.is_shift() && list.back().begin() >= end;
-      end = list.back().end();
-    }
-  }
-  std::vector<Term> list;
-  /// Whether every term begins after the one before it ends, as in a union.
-  bool is_sequence = true;
-};
-
-/// How a sum is computed. Terms that nobody else can see are computed where they are needed.
-struct Plan {
-  const Terms* terms;
-  std::shared_ptr<const Terms> owner = nullptr;
-  std::vector<std::unique_ptr<const Plan>> hidden = {};  // for each term, if there are any
-};
-
-/// A sum of moved weights that nobody has looked at yet.
-class Sum final : public Formula {
- public:
-  Sum(std::span<const Moved> inputs, int64_t size, DType dtype)
-      : terms_(std::make_shared<const Terms>(inputs)), size_(size), dtype_(dtype) {
-    for (const Term& term : terms_->list) {
-      const Sum* sum = of(term.weights);
-      depth_ = std::max(depth_, sum ? sum->depth_ + 1 : 1);
-      kept_ += sum ? sum->kept_ : bytes(term.weights.size(), term.weights.dtype());
-    }
-  }
-  /// The sum that weights stand for, if nobody has looked at them. There are no other formulas.
-  static const Sum* of(const Weights& weights) {
-    return static_cast<const Sum*>(weights.formula());
-  }
-  /// Whether it keeps little memory alive, and depends on few others that nobody has looked at.
-  bool is_modest() const { return depth_ <= kMaxLater && kept_ <= 4 * bytes(size_, dtype_); }
-
- private:
-  static int64_t bytes(int64_t size, DType dtype) {
-    return size * (dtype == DType::float32 ? 4 : 8);
-  }
-  std::shared_ptr<const Terms> terms() const {
-    std::lock_guard lock(mutex_);
-    return terms_;
-  }
-  static Plan make_plan(std::shared_ptr<const Terms> terms);
-  Weights make() const override;
-  void forget() const override {
-    std::shared_ptr<const Terms> old;
-    std::lock_guard lock(mutex_);
-    old.swap(terms_);
-  }
-
-  mutable std::mutex mutex_;
-  mutable std::shared_ptr<const Terms> terms_;  // null once they are summed
-  int64_t size_;
-  DType dtype_;
-  int32_t depth_ = 1;
-  int64_t kept_ = 0;
-};
-
-Plan Sum::make_plan(std::shared_ptr<const Terms> terms) {
-  Plan plan{terms.get(), terms};
-  for (size_t i = 0; i < terms->list.size(); ++i) {
-    const Weights& weights = terms->list[i].weights;
-    const Sum* sum = of(weights);
-    if (!sum) continue;
-    auto inner = weights.is_held_alone() ? sum->terms() : nullptr;
-    if (!inner) {
-      sum->made();
-      continue;
-    }
-    plan.hidden.resize(terms->list.size());
-    plan.hidden[i] = std::make_unique<const Plan>(make_plan(std::move(inner)));
-  }
-  return plan;
-}
-
-/// Sets the entries of a sum from `begin` on.
-template <class T>
-void write_sum(const Plan& plan, int64_t begin, std::span<T> out);
-
-/// Adds to or sets the entries from `begin` on, which a term is part of.
+/// Sets the entries of `out` from `begin` to `end`, or adds to them, from one input.
 template <class From, class To>
-void add_term(const Term& term, const Plan* hidden, int64_t begin, bool is_first,
-              std::span<To> out) {
-  const auto count = static_cast<int64_t>(out.size());
-  if (!term.map.is_shift()) {
-    const From none{0};
-    const auto values = term.weights.view<From>();
-    const From* from = values.empty() ? &none : values.data();
-    const int32_t* arc = term.map.arcs().data() + begin;
-    using Bits = std::conditional_t<sizeof(From) == 4, int32_t, int64_t>;
-    // An entry is read in any case and then blanked out, since a jump would often be taken by
-    // surprise; the compiler would make one again if it saw through this.
-    const auto taken = [=](int64_t k) {
-      int32_t is_none = arc[k] >> 31;
-      asm("" : "+r"(is_none));
-      const Bits bits = std::bit_cast<Bits>(from[arc[k] & ~is_none]);
-      return std::bit_cast<From>(bits & ~static_cast<Bits>(is_none));
-    };
-    with_factor<From, To>(term.factor, [&](const auto& scaled) {
-      if (is_first)
-        for (int64_t k = 0; k < count; ++k) out[k] = To{0} + scaled(taken(k));
-      else
-        for (int64_t k = 0; k < count; ++k) out[k] += scaled(taken(k));
-    });
-    return;
-  }
-  From block[kBlockSize];
-  const From* in = block;
-  if (hidden)
-    write_sum(*hidden, begin - term.begin(), std::span(block, out.size()));
-  else
-    in = term.weights.view<From>().data() + (begin - term.begin());
-  with_factor<From, To>(term.factor, [&](const auto& scaled) {
-    // The sum with 0 makes 0 of -0, which a loss of 0 should not be.
-    if (is_first) {
+void write_term(const Weights& weights, const ArcMap& map, double factor, bool is_set,
+                int64_t begin, int64_t end, To* out) {
+  const From none{0};
+  const From* const from = weights.size() > 0 ? weights.view<From>().data() : &none;
+  const auto write = [&](const auto& entry) {
+    // Adding to 0 turns -0 into 0: a loss of 0 should not be negative.
+    if (is_set) {
 #pragma GCC unroll 4
-      for (int64_t k = 0; k < count; ++k) out[k] = To{0} + scaled(in[k]);
+      for (int64_t k = begin; k < end; ++k) out[k] = To{0} + entry(k);
     } else {
 #pragma GCC unroll 4
-      for (int64_t k = 0; k < count; ++k) out[k] += scaled(in[k]);
+      for (int64_t k = begin; k < end; ++k) out[k] += entry(k);
     }
-  });
-}
-
-template <class T>
-void write_sum(const Plan& plan, int64_t begin, std::span<T> out) {
-  const std::vector<Term>& terms = plan.terms->list;
-  const auto count = static_cast<int64_t>(out.size());
-  const auto clear = [&](int64_t from, int64_t to) {
-    std::fill(out.begin() + from, out.begin() + to, T{0});
   };
-  // The entries that a term is part of.
-  const auto covered = [&](const Term& term) -> std::pair<int64_t, int64_t> {
-    if (!term.map.is_shift())
-      return {0,
-              std::clamp(static_cast<int64_t>(term.map.arcs().size()) - begin, int64_t{0}, count)};
-    const int64_t from = std::clamp<int64_t>(term.begin() - begin, 0, count);
-    return {from, std::clamp(term.end() - begin, from, count)};
-  };
-  const auto add = [&](size_t i, int64_t from, int64_t to, bool is_first) {
-    if (from == to) return;
-    const Plan* hidden = plan.hidden.empty() ? nullptr : plan.hidden[i].get();
-    dispatch(terms[i].weights.dtype(), [&](auto kind) {
-      add_term<decltype(kind)>(
-          terms[i], hidden, begin + from, is_first,
-          out.subspan(static_cast<size_t>(from), static_cast<size_t>(to - from)));
-    });
-  };
-  if (!plan.terms->is_sequence) {
-    for (size_t i = 0; i < terms.size(); ++i) {
-      const auto [from, to] = covered(terms[i]);
-      add(i, from, to, i == 0);
-      if (i > 0) continue;
-      clear(0, from);
-      clear(to, count);
-    }
-    return;
-  }
-  // There may be many terms, so those before `begin` are passed over.
-  const auto first = std::ranges::upper_bound(terms, begin, {}, &Term::end);
-  int64_t done = 0;
-  for (auto i = static_cast<size_t>(first - terms.begin()); i < terms.size(); ++i) {
-    const auto [from, to] = covered(terms[i]);
-    if (from == count) break;
-    clear(done, from);
-    add(i, from, to, true);
-    done = to;
-  }
-  clear(done, count);
-}
-
-/// Sets all entries of a large sum, if each is an entry of one term times a factor of type T, or 0.
-template <class T>
-bool copy_terms(const Plan& plan, std::span<T> out) {
-  if (out.size_bytes() < kStreamed || !plan.terms->is_sequence || !plan.hidden.empty())
-    return false;
-  const std::vector<Term>& terms = plan.terms->list;
-  const bool is_plain = std::ranges::all_of(terms, [](const Term& term) {
-    return static_cast<double>(static_cast<T>(term.factor)) == term.factor &&
-           dispatch(term.weights.dtype(),
-                    [](auto kind) { return std::is_same_v<decltype(kind), T>; });
-  });
-  if (!is_plain || (!terms.empty() && terms.back().end() > static_cast<int64_t>(out.size())))
-    return false;
-  auto done = out.begin();
-  for (const Term& term : terms) {
-    const std::span<const T> from = term.weights.view<T>();
-    std::fill(done, out.begin() + term.begin(), T{0});
-    const auto factor = static_cast<T>(term.factor);
-    // The sum with 0 makes 0 of -0, which a loss of 0 should not be.
-    copy_mapped(from, out.subspan(static_cast<size_t>(term.begin()), from.size()),
-                [factor](auto entry) { return T{0} + factor * entry; });
-    done = out.begin() + term.end();
-  }
-  std::fill(done, out.end(), T{0});
-  return true;
-}
-
-Weights compute_sum(const Plan& plan, int64_t size, DType dtype) {
-  Weights out = Weights::uninitialized(size, dtype);
-  dispatch(dtype, [&](auto kind) {
-    using T = decltype(kind);
-    const std::span<T> to = out.fill<T>();
-    if (copy_terms(plan, to)) return;
-    write_blocks(to, [&](size_t begin, std::span<T> block) {
-      write_sum(plan, static_cast<int64_t>(begin), block);
+  with_factor<From, To>(factor, [&](const auto& scaled) {
+    if (map.is_shift()) return write([=](int64_t k) { return scaled(from[k + map.shift()]); });
+    const int32_t* const arcs = map.arcs().data();
+    using Bits = std::conditional_t<sizeof(From) == 4, int32_t, int64_t>;
+    // The value for -1 is read too and masked to 0, since a branch would often be mispredicted. The
+    // empty asm keeps the compiler from making it a branch again.
+    write([=](int64_t k) {
+      int32_t is_none = arcs[k] >> 31;
+      asm("" : "+r"(is_none));
+      const Bits bits = std::bit_cast<Bits>(from[arcs[k] & ~is_none]);
+      return scaled(std::bit_cast<From>(bits & ~static_cast<Bits>(is_none)));
     });
   });
-  return out;
 }
 
-Weights Sum::make() const { return compute_sum(make_plan(terms()), size_, dtype_); }
+/// The sum of what the inputs move, where no map is a scatter. The output is computed in blocks
+/// that stay in the cache while several inputs are added, unless the inputs are so many that most
+/// blocks would have only one of them.
+template <class To>
+void write_sum(std::span<const Moved> inputs, std::span<const Weights> weights, std::span<To> out) {
+  constexpr size_t kFewInputs = 4;
+  constexpr int64_t kBlock = 2048;
+  const auto size = static_cast<int64_t>(out.size());
+  const int64_t step = inputs.size() <= kFewInputs ? kBlock : std::max<int64_t>(size, 1);
+  for (int64_t first = 0; first < size; first += step) {
+    const int64_t last = std::min(first + step, size);
+    int64_t done = first;  // where the entries end that have a value
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const ArcMap& map = inputs[i].map;
+      const auto count = map.is_shift() ? weights[i].size() : std::ssize(map.arcs());
+      const int64_t shift = map.is_shift() ? map.shift() : 0;
+      const int64_t begin = std::clamp(-shift, first, last);
+      const int64_t end = std::clamp(count - shift, begin, last);
+      if (begin > done) {
+        std::fill(out.begin() + done, out.begin() + begin, To{0});
+        done = begin;
+      }
+      dispatch(weights[i].dtype(), [&](auto kind) {
+        const auto write = [&](bool is_set, int64_t from, int64_t to) {
+          write_term<decltype(kind)>(weights[i], map, inputs[i].factor, is_set, from, to,
+                                     out.data());
+        };
+        const int64_t middle = std::min(end, done);
+        if (begin < middle) write(false, begin, middle);
+        if (done < end) write(true, done, end);
+      });
+      done = std::max(done, end);
+    }
+    std::fill(out.begin() + done, out.begin() + last, To{0});
+  }
+}
 
 template <class From, class To>
 void add_scaled(const From* from, To* to, int64_t count, double factor) {
@@ -279,31 +116,13 @@ class MovesRule final : public Rule {
   std::vector<Input> inputs_;
 };
 
-/// The sum of what the inputs move, to be computed when somebody looks; no weights if it should
-/// not wait.
-Weights try_later(int64_t size, DType dtype, std::span<const Moved> inputs) {
-  // What is borrowed may change before somebody looks.
-  const auto can_wait = [](const Moved& input) {
-    return input.map.is_shift() && !input.graph.raw_weights().is_borrowed();
-  };
-  if (!is_for_later(size) || !std::ranges::all_of(inputs, can_wait)) return {};
-  auto sum = std::make_shared<const Sum>(inputs, size, dtype);
-  if (!sum->is_modest()) {
-    for (const Moved& input : inputs) input.graph.raw_weights().data();
-    sum = std::make_shared<const Sum>(inputs, size, dtype);
-  }
-  return Weights::later(std::move(sum), size, dtype);
-}
-
-Graph make_moves(const char* op, TopologyPtr topology, DType dtype, std::vector<Moved> inputs,
-                 When when = When::now) {
+Graph make_moves(const char* op, TopologyPtr topology, DType dtype, std::vector<Moved> inputs) {
   Weights out;
   if (inputs.size() == 1 && inputs[0].map.is_identity() && inputs[0].factor == 1.0 &&
       inputs[0].graph.num_arcs() == topology->num_arcs())
-    out = inputs[0].graph.weights().cast(dtype);  // shared, since weights are never written again
-  else if (when == When::at_first_look)
-    out = try_later(topology->num_arcs(), dtype, inputs);
-  if (!out) out = move_weights(topology->num_arcs(), dtype, inputs);
+    out = inputs[0].graph.weights().cast(dtype);  // shared: weights never change
+  else
+    out = move_weights(topology->num_arcs(), dtype, inputs);
   std::vector<Graph> graphs;
   graphs.reserve(inputs.size());
   for (const Moved& input : inputs) graphs.push_back(input.graph);
@@ -357,8 +176,12 @@ Weights move_weights(int64_t size, DType dtype, std::span<const Moved> inputs) {
     for (const Moved& input : inputs) input.map.apply(input.graph.weights(), out, input.factor);
     return out;
   }
-  const Terms terms(inputs);
-  return compute_sum({&terms}, size, dtype);
+  std::vector<Weights> weights;
+  weights.reserve(inputs.size());
+  for (const Moved& input : inputs) weights.push_back(input.graph.weights());
+  Weights out = Weights::uninitialized(size, dtype);
+  dispatch(dtype, [&](auto kind) { write_sum(inputs, weights, out.fill<decltype(kind)>()); });
+  return out;
 }
 
 std::unique_ptr<Rule> make_moves_rule(std::span<const Moved> inputs) {
@@ -370,10 +193,10 @@ std::unique_ptr<Rule> make_moves_rule(std::span<const Moved> inputs) {
   return std::make_unique<MovesRule>(std::move(saved));
 }
 
-Graph record_moves(const char* op, TopologyPtr topology, std::vector<Moved> inputs, When when) {
+Graph record_moves(const char* op, TopologyPtr topology, std::vector<Moved> inputs) {
   DType dtype = inputs.empty() ? DType::float32 : inputs[0].graph.dtype();
   for (const Moved& input : inputs) dtype = promote(dtype, input.graph.dtype());
-  return make_moves(op, std::move(topology), dtype, std::move(inputs), when);
+  return make_moves(op, std::move(topology), dtype, std::move(inputs));
 }
 
 Graph record_moves(const char* op, Arrays arrays, std::vector<Moved> inputs) {

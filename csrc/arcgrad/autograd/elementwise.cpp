@@ -38,10 +38,9 @@ Graph record_sum(const char* op, const Graph& first, const Graph& second, double
           " nodes and ", a.num_arcs(), " arcs, and the second ", b.num_nodes(), " nodes and ",
           b.num_arcs(), " arcs");
   if (!same_structure(a, b)) fail_structure(op, a, b);
-  return record_moves(
-      op, first.topology_ptr(),
-      {{widen_score(first), ArcMap::identity()}, {widen_score(second), ArcMap::identity(), factor}},
-      When::at_first_look);
+  return record_moves(op, first.topology_ptr(),
+                      {{widen_score(first), ArcMap::identity()},
+                       {widen_score(second), ArcMap::identity(), factor}});
 }
 
 }  // namespace arcgrad

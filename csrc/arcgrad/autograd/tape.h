@@ -133,13 +133,9 @@ Weights move_weights(int64_t size, DType dtype, std::span<const Moved> inputs);
 /// The rule of an op that only moves weights.
 std::unique_ptr<Rule> make_moves_rule(std::span<const Moved> inputs);
 
-/// When the weights of a large output are computed.
-enum class When : uint8_t { now, at_first_look };
-
 /// Records an op that only moves weights. The gradient follows the maps backwards, so such an op
 /// needs no rule of its own. The output has the widest dtype of its inputs.
-Graph record_moves(const char* op, TopologyPtr topology, std::vector<Moved> inputs,
-                   When when = When::now);
+Graph record_moves(const char* op, TopologyPtr topology, std::vector<Moved> inputs);
 /// The same for a fresh topology.
 Graph record_moves(const char* op, Arrays arrays, std::vector<Moved> inputs);
 

@@ -111,9 +111,7 @@ void Graph::settle() {
 Arrays& Graph::edit() {
   settle();
   GraphState& state = *state_;
-  // What may fail comes first. The only owner of a topology may change it, but what was derived
-  // from it has to go.
-  state.weights.data();
+  // The only owner of a topology may change it, but what was derived from it has to go.
   auto& own = const_cast<Topology&>(*state.topology);
   const bool alone = is_sole(state.topology);
   if (!alone)

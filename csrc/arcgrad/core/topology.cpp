@@ -6,7 +6,6 @@
 
 #include "arcgrad/algorithms/connect.h"
 #include "arcgrad/runtime/error.h"
-#include "arcgrad/runtime/stream_copy.h"
 #include "arcgrad/trellis/trellis_graph.h"
 
 namespace arcgrad {
@@ -159,9 +158,6 @@ Topology::Topology(int32_t frames, int32_t labels) : dense_(Dense{frames, labels
   arrays_.accept = {frames};
 }
 
-Topology::Topology(Arrays arrays, std::unique_ptr<const ArcRule> rule)
-    : arrays_(std::move(arrays)), rule_(std::move(rule)) {}
-
 Topology::Topology(std::shared_ptr<const Topology> base, Change change)
     : base_(std::move(base)), change_(change) {
   // Bases do not pile up: that of a base takes its place.
@@ -194,7 +190,6 @@ const Arrays& Topology::arrays() const {
           arrays_.ilabel[a] = c;
         }
     });
-  if (rule_) arrays_once_.call([this] { rule_->make(arrays_); });
   if (base_)
     arrays_once_.call([this] {
       auto copy = [](std::span<const int32_t> from, Column& to) {
@@ -208,18 +203,6 @@ const Arrays& Topology::arrays() const {
   return arrays_;
 }
 
-void Topology::copy_arcs(Arrays& to, size_t first_arc, int32_t node_shift) const {
-  if (rule_ && rule_->copy_arcs(to, first_arc, node_shift)) return;
-  auto copy = [first_arc](std::span<const int32_t> from, Column& column, int32_t shift) {
-    copy_mapped(from, std::span(column).subspan(first_arc, from.size()),
-                [shift](auto entry) { return entry + shift; });
-  };
-  copy(src(), to.src, node_shift);
-  copy(dst(), to.dst, node_shift);
-  copy(ilabel(), to.ilabel, 0);
-  if (!to.olabel.empty()) copy(olabel(), to.olabel, 0);
-}
-
 Topology::Derived& Topology::derived() const {
   std::call_once(derived_once_, [this] { derived_ = std::make_unique<Derived>(); });
   return *derived_;
@@ -227,7 +210,6 @@ Topology::Derived& Topology::derived() const {
 
 bool Topology::is_acceptor() const {
   if (base_) return change_.ilabel == change_.olabel || base_->is_acceptor();
-  if (rule_) return rule_->is_acceptor();
   if (dense_ || arrays_.olabel.empty()) return true;
   return derived().is_acceptor.get([this] { return arrays_.ilabel == arrays_.olabel; });
 }
@@ -309,16 +291,13 @@ const Connected& Topology::connected() const {
 
 const std::shared_ptr<const trellis::TrellisGraph>& Topology::form(Side side) const {
   if (is_acceptor()) side = Side::input;
-  return derived().form[static_cast<int>(side)].get([&] {
-    auto form = rule_ ? rule_->form() : nullptr;
-    return form ? form : std::make_shared<const trellis::TrellisGraph>(*this, side);
-  });
+  return derived().form[static_cast<int>(side)].get(
+      [&] { return std::make_shared<const trellis::TrellisGraph>(*this, side); });
 }
 
 Arrays Topology::release() && {
   arrays();
   dense_.reset();
-  rule_.reset();
   base_.reset();
   return std::move(arrays_);
 }

@@ -67,24 +67,6 @@ struct Arrays {
   Column src, dst, ilabel, olabel;
 };
 
-/// Arcs that follow from something else, and are made only if somebody looks at them.
-class ArcRule {
- public:
-  virtual ~ArcRule() = default;
-  virtual int32_t num_arcs() const = 0;
-  /// Whether each has one label for both sides.
-  virtual bool is_acceptor() const { return true; }
-  /// Sets the columns of the arcs.
-  virtual void make(Arrays& arrays) const = 0;
-  /// Does what Topology::copy_arcs() does without making the arcs, if that is no more work.
-  virtual bool copy_arcs(Arrays&, size_t, int32_t) const { return false; }
-  /// How many rules stand on top of each other, this one included; 0 if making the arcs takes no
-  /// time to speak of, or they are made.
-  virtual int32_t depth() const { return 0; }
-  /// What Topology::form() is, if it can be found without the arcs.
-  virtual std::shared_ptr<const trellis::TrellisGraph> form() const { return nullptr; }
-};
-
 class Topology;
 
 /// A topology without what lies on no path from a start to an accept node.
@@ -103,8 +85,6 @@ class Topology {
   /// `frames` + 1 nodes in a row, joined by one arc per label: arc t * labels + c goes from t to
   /// t + 1 with label c. Known by its shape; the arrays are made only if asked for.
   Topology(int32_t frames, int32_t labels);
-  /// The arcs of a rule; `arrays` has all but them.
-  Topology(Arrays arrays, std::unique_ptr<const ArcRule> rule);
   /// The arcs of another topology, turned round and with other labels, whose columns it shares.
   struct Change {
     bool is_reversed = false;
@@ -124,7 +104,6 @@ class Topology {
   int32_t num_nodes() const { return dense_ ? dense_->frames + 1 : arrays_.num_nodes; }
   int32_t num_arcs() const {
     if (dense_) return dense_->frames * dense_->labels;
-    if (rule_) return rule_->num_arcs();
     return base_ ? base_->num_arcs() : static_cast<int32_t>(arrays_.src.size());
   }
   /// Start and accept nodes, ascending.
@@ -147,10 +126,6 @@ class Topology {
   std::span<const int32_t> ilabel() const { return label(Side::input); }
   std::span<const int32_t> olabel() const { return label(Side::output); }
   const Arrays& arrays() const;
-  /// Writes the arcs into columns of `to`, from `first_arc` on, with `node_shift` added to nodes.
-  void copy_arcs(Arrays& to, size_t first_arc, int32_t node_shift) const;
-  /// How many rules stand on top of each other here; see ArcRule::depth().
-  int32_t depth() const { return rule_ ? rule_->depth() : base_ ? base_->depth() : 0; }
 
   /// Whether every arc has the same label on both sides.
   bool is_acceptor() const;
@@ -173,7 +148,7 @@ class Topology {
 
   /// For the only owner of a topology: whether nothing was derived from the arrays yet, the arrays
   /// to edit if so, and the arrays taken out if not.
-  bool is_pristine() const { return !dense_ && !rule_ && !base_ && !derived_; }
+  bool is_pristine() const { return !dense_ && !base_ && !derived_; }
   Arrays& pristine() { return arrays_; }
   Arrays release() &&;
 
@@ -206,7 +181,6 @@ class Topology {
 
   mutable Arrays arrays_;
   std::optional<Dense> dense_;
-  std::unique_ptr<const ArcRule> rule_;
   std::shared_ptr<const Topology> base_;
   Change change_;
   mutable ForkSafeOnce arrays_once_;

@@ -65,42 +65,12 @@ Weights Weights::make(int64_t size, DType dtype, bool zero) {
 Weights Weights::uninitialized(int64_t size, DType dtype) { return make(size, dtype, false); }
 Weights Weights::zeros(int64_t size, DType dtype) { return make(size, dtype, true); }
 
-Weights Weights::later(std::shared_ptr<const Formula> formula, int64_t size, DType dtype) {
-  Weights out;
-  out.data_ = formula.get();
-  out.owner_ = std::move(formula);
-  out.layout_ = row(size);
-  out.dtype_ = dtype;
-  out.state_ = State::later;
-  return out;
-}
-
-const void* Weights::settle() const { return static_cast<const Formula*>(data_)->made().data_; }
-
 void Weights::clear() {
   dispatch(dtype_, [&](auto kind) {
     using T = decltype(kind);
     for_each_row(static_cast<T*>(const_cast<void*>(data_)), layout_,
                  [](T* row, int64_t, int64_t count) { std::fill_n(row, count, T{0}); });
   });
-}
-
-const Formula* Weights::formula() const {
-  if (state_ != State::later) return nullptr;
-  const auto* formula = static_cast<const Formula*>(data_);
-  return formula->is_made() ? nullptr : formula;
-}
-
-const std::shared_ptr<const void>& Weights::owner() const {
-  return state_ == State::later ? static_cast<const Formula*>(data_)->made().owner_ : owner_;
-}
-
-const Weights& Formula::made() const {
-  once_.call([this] {
-    if (!made_) made_ = make();
-    forget();
-  });
-  return made_;
 }
 
 void Weights::add(const Weights& other) {

@@ -6,8 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "arcgrad/runtime/fork_safe_once.h"
-
 namespace arcgrad {
 
 enum class DType : uint8_t { float32, float64 };
@@ -15,7 +13,7 @@ enum class DType : uint8_t { float32, float64 };
 /// The wider of the two.
 inline DType promote(DType a, DType b) { return a == DType::float64 ? a : b; }
 
-/// A row-major or strided view of a matrix, in elements.
+/// The shape and strides of a matrix, in entries.
 struct Layout {
   int64_t rows = 0, cols = 0, row_stride = 0, col_stride = 0;
   bool is_contiguous() const {
@@ -23,22 +21,19 @@ struct Layout {
   }
 };
 
-class Formula;
-
-/// Whether a pointer is the only one to its object, which then may be changed. Others that had it
-/// in other threads are done with it: their last access comes before this answer.
+/// Whether a pointer is the only one to its object, which then may be changed. The last access of
+/// every former owner, in whatever thread, happens before this returns true.
 template <class T>
 bool is_sole(const std::shared_ptr<T>& pointer) {
-  // Counting up and down orders what use_count() does not.
+  // The copy synchronizes with former owners, which use_count() does not.
   const std::shared_ptr<T> second = pointer;
   return second.use_count() == 2;
 }
 
 /// Arc weights: a shared buffer of floats or doubles.
 ///
-/// A buffer is written only while its maker is the sole owner; after that it is never changed, so
-/// graphs, gradients and the tape share it freely. It may be borrowed, and then may be strided, or
-/// stand for a formula until somebody looks.
+/// A buffer is written only while its creator is the sole owner. After that it never changes, so
+/// graphs, gradients and the tape share it. A borrowed buffer may have strides.
 class Weights {
  public:
   Weights() = default;
@@ -52,15 +47,13 @@ class Weights {
   /// A buffer that `owner` keeps alive.
   static Weights borrow(std::shared_ptr<const void> owner, const void* data, Layout layout,
                         DType dtype);
-  /// `size` entries that `formula` computes when somebody first looks.
-  static Weights later(std::shared_ptr<const Formula> formula, int64_t size, DType dtype);
 
   int64_t size() const { return layout_.rows * layout_.cols; }
   DType dtype() const { return dtype_; }
   const Layout& layout() const { return layout_; }
-  const void* data() const { return state_ == State::set ? data_ : settle(); }
-  const std::shared_ptr<const void>& owner() const;
-  /// Whether the buffer belongs to somebody who may change it.
+  const void* data() const { return data_; }
+  const std::shared_ptr<const void>& owner() const { return owner_; }
+  /// Whether the buffer belongs to an owner outside, which may change it.
   bool is_borrowed() const { return borrowed_; }
   /// False for the weights of a default-constructed object.
   explicit operator bool() const { return data_ != nullptr; }
@@ -75,11 +68,6 @@ class Weights {
   std::span<T> fill() {
     return {static_cast<T*>(const_cast<void*>(data())), static_cast<size_t>(size())};
   }
-
-  /// The formula that these weights stand for, unless somebody has looked at them.
-  const Formula* formula() const;
-  /// Whether nobody else has these weights.
-  bool is_held_alone() const { return is_sole(owner_); }
 
   double operator[](int64_t i) const;
   /// These weights if they are contiguous, else a contiguous copy.
@@ -97,37 +85,16 @@ class Weights {
   void set(int64_t i, double value);
 
  private:
-  enum class State : uint8_t { set, later };
   static Weights make(int64_t size, DType dtype, bool zero);
-  /// Writes the zeros that were put off, or computes the formula; returns the entries.
-  const void* settle() const;
   /// Whether entries may be changed where they are.
-  bool is_own() const { return state_ == State::set && !borrowed_ && is_sole(owner_); }
+  bool is_own() const { return !borrowed_ && is_sole(owner_); }
 
   std::shared_ptr<const void> owner_;
-  const void* data_ = nullptr;  // the formula in the state `later`
+  const void* data_ = nullptr;
   Layout layout_;
   int64_t capacity_ = 0;  // how many entries there is room for, if append() made that
   DType dtype_ = DType::float32;
   bool borrowed_ = false;
-  State state_ = State::set;
-};
-
-/// How weights are computed that nobody has looked at yet. Safe to ask from many threads.
-class Formula {
- public:
-  virtual ~Formula() = default;
-  /// The weights, computed at the first call.
-  const Weights& made() const;
-  bool is_made() const { return once_.is_done(); }
-
- private:
-  virtual Weights make() const = 0;
-  /// Lets go of what that takes.
-  virtual void forget() const = 0;
-
-  mutable Weights made_;
-  mutable ForkSafeOnce once_;
 };
 
 /// Calls `f(float{})` or `f(double{})` according to `dtype`.

@@ -5,7 +5,7 @@ namespace arcgrad {
 
 Graph negate(const Graph& graph) {
   return record_moves("negate", graph.topology_ptr(),
-                      {{widen_score(graph), ArcMap::identity(), -1.0}}, When::at_first_look);
+                      {{widen_score(graph), ArcMap::identity(), -1.0}});
 }
 
 }  // namespace arcgrad

@@ -9,7 +9,7 @@ namespace arcgrad {
 Graph scale(const Graph& graph, double factor) {
   require(std::isfinite(factor), "scale", "the factor must be finite, but it is ", factor);
   return record_moves("scale", graph.topology_ptr(),
-                      {{widen_score(graph), ArcMap::identity(), factor}}, When::at_first_look);
+                      {{widen_score(graph), ArcMap::identity(), factor}});
 }
 
 }  // namespace arcgrad

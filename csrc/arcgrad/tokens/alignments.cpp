@@ -9,7 +9,6 @@
 #include "arcgrad/autograd/tape.h"
 #include "arcgrad/ops.h"
 #include "arcgrad/runtime/error.h"
-#include "arcgrad/trellis/trellis_graph.h"
 
 namespace arcgrad {
 namespace {
@@ -313,40 +312,6 @@ class Aligner {
   std::vector<Blanks> blanks_;  // of each node of the target
 };
 
-/// Whether the rules are those of connectionist temporal classification.
-bool is_ctc(const Tokens::Rules& rules) {
-  return rules.blank == Blank::optional && rules.separates_repeats &&
-         rules.frames_of_label.empty() && rules.frames == FrameRange{} &&
-         rules.gap == FrameRange{.least = 0};
-}
-
-/// The arcs of such alignments.
-class CtcArcs : public ArcRule {
- public:
-  CtcArcs(std::span<const int32_t> target, const Tokens::Rules& rules)
-      : target_(target.begin(), target.end()), rules_(rules) {
-    num_arcs_ = 4 * static_cast<int32_t>(target.size()) + 1;
-    for (size_t i = 1; i < target.size(); ++i) num_arcs_ += target[i] != target[i - 1] ? 1 : 0;
-  }
-
-  int32_t num_arcs() const override { return num_arcs_; }
-  void make(Arrays& arrays) const override {
-    const Sequence sequence(target_);
-    Aligner aligner("alignment_graph", rules_, sequence);
-    arrays.src = std::move(aligner.arrays.src);
-    arrays.dst = std::move(aligner.arrays.dst);
-    arrays.ilabel = std::move(aligner.arrays.ilabel);
-  }
-  std::shared_ptr<const trellis::TrellisGraph> form() const override {
-    return trellis::TrellisGraph::of_ctc(target_, rules_.blank_label);
-  }
-
- private:
-  std::vector<int32_t> target_;
-  Tokens::Rules rules_;
-  int32_t num_arcs_;
-};
-
 Graph align(const char* op, const Tokens::Rules& rules, std::span<const int32_t> target,
             bool calc_grad, DType dtype) {
   require_size(op, "nodes", static_cast<int64_t>(target.size()) + 1);
@@ -354,16 +319,6 @@ Graph align(const char* op, const Tokens::Rules& rules, std::span<const int32_t>
     if (!rules.is_token(target[i]))
       fail(op, "a label of the target must be ", rules.describe_tokens(), ", but label ", i, " is ",
            target[i]);
-  if (is_ctc(rules)) {
-    require_size(op, "arcs", 5 * static_cast<int64_t>(target.size()));
-    auto arcs = std::make_unique<const CtcArcs>(target, rules);
-    const int32_t num_arcs = arcs->num_arcs(), last = 2 * static_cast<int32_t>(target.size());
-    Arrays arrays{last + 1, {0}, {}, {}, {}, {}, {}};
-    if (last > 0) arrays.accept.push_back(last - 1);
-    arrays.accept.push_back(last);
-    return {std::make_shared<Topology>(std::move(arrays), std::move(arcs)),
-            Weights::zeros(num_arcs, dtype), calc_grad};
-  }
   const Sequence sequence(target);
   Aligner aligner(op, rules, sequence);
   const auto num_arcs = static_cast<int64_t>(aligner.arrays.src.size());

@@ -235,62 +235,6 @@ void TrellisGraph::set_labels(std::vector<int32_t> of_places) {
   }
 }
 
-std::shared_ptr<const TrellisGraph> TrellisGraph::of_ctc(std::span<const int32_t> target,
-                                                         int32_t blank) {
-  const std::shared_ptr<TrellisGraph> form(new TrellisGraph);
-  const size_t length = target.size(), count = 2 * length + 1;
-  form->num_emitting = form->num_values = static_cast<int32_t>(count);
-  form->node.resize(count);
-  std::iota(form->node.begin(), form->node.end(), 0);
-  form->start = {0};
-  const int32_t last = form->num_emitting - 1;
-  form->accept.reserve(2);
-  if (length > 0) form->accept.push_back(last - 1);
-  form->accept.push_back(last);
-
-  // Place 2i + 1 has just seen label i, the others a blank. Arcs come by the place they lead to.
-  const auto may_skip = [&](size_t i) { return i > 0 && target[i - 1] != target[i]; };
-  int32_t num_skips = 0;
-  for (size_t i = 0; i < length; ++i) num_skips += may_skip(i) ? 1 : 0;
-  form->num_arcs = 2 * form->num_emitting - 1 + num_skips;
-  const auto num_terms = static_cast<size_t>(form->num_arcs);
-  Rows& out = form->out;
-  out.offset.resize(count + 1);
-  out.index.resize(num_terms);
-  out.arc.resize(num_terms);
-  form->middle.resize(count);
-  std::vector<int32_t> of_places(count);
-  int32_t term = 0, arc = 0;
-  const auto add = [&](int32_t to, int32_t id) {
-    out.index[term] = to;
-    out.arc[term++] = id;
-  };
-  // `arc` is the loop of the place at hand.
-  for (size_t i = 0; i <= length; ++i) {
-    const auto p = static_cast<int32_t>(2 * i);
-    const int32_t skips = i < length && may_skip(i) ? 1 : 0;
-    of_places[p] = blank;
-    out.offset[p] = term;
-    add(p, arc);
-    if (i < length) add(p + 1, arc + skips + 1);
-    form->middle[p] = term;
-    if (i == length) break;
-    arc += skips + 2;
-    of_places[p + 1] = target[i];
-    out.offset[p + 1] = term;
-    add(p + 1, arc);
-    add(p + 2, arc + 1);
-    if (i + 1 < length && may_skip(i + 1)) add(p + 3, arc + 3);
-    form->middle[p + 1] = term;
-    arc += 2;
-  }
-  out.offset[count] = term;
-  form->offsets.resize(num_skips > 0 ? 3 : length > 0 ? 2 : 1);
-  std::iota(form->offsets.begin(), form->offsets.end(), 0);
-  form->set_labels(std::move(of_places));
-  return form;
-}
-
 const Rows& TrellisGraph::in() const {
   std::call_once(in_once_, [&] {
     in_.offset.assign(static_cast<size_t>(num_values) + 2, 0);

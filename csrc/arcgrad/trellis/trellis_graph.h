@@ -37,8 +37,6 @@ struct Rows {
 ///     first)
 struct TrellisGraph {
   TrellisGraph(const Topology& topology, Side side);
-  /// That of the alignments of a target under connectionist temporal classification.
-  static std::shared_ptr<const TrellisGraph> of_ctc(std::span<const int32_t> target, int32_t blank);
 
   int32_t num_emitting = 0, num_values = 0, num_arcs = 0;
   /// The distinct labels of places, ascending, and for each place the position of its label there.
@@ -68,7 +66,6 @@ struct TrellisGraph {
   double occupancy(int32_t frames) const;
 
  private:
-  TrellisGraph() = default;
   mutable std::once_flag in_once_;
   mutable Rows in_;
   std::vector<bool> is_entered_;
