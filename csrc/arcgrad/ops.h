@@ -14,11 +14,11 @@
 namespace arcgrad {
 
 // Scores
-// Scores of a list of graphs are computed together: products that share a graph side by side.
+// The scores of a list of graphs are computed as one batch.
 Graph forward_score(const Graph& graph);
 std::vector<Graph> forward_score(const std::vector<Graph>& graphs);
-/// The forward score of emissions, if they are to be normalized, minus that of their intersection
-/// with a graph of alignments.
+/// The forward score of the emissions, if `normalize`, minus the forward score of their
+/// intersection with a graph of alignments.
 Graph sequence_loss(const Graph& graph, const Graph& emissions, bool normalize = true);
 std::vector<Graph> sequence_loss(const std::vector<Graph>& graphs,
                                  const std::vector<Graph>& emissions, bool normalize = true);
@@ -40,7 +40,7 @@ Graph compose(const Graph& first, const Graph& second);
 Graph intersect(const Graph& first, const Graph& second);
 
 // Decoding
-/// What a beam search leaves out; by default nothing.
+/// The limits of a beam search; by default it prunes nothing.
 struct Pruning {
   double beam = std::numeric_limits<double>::infinity();
   int64_t max_active = std::numeric_limits<int64_t>::max();
@@ -77,7 +77,7 @@ Graph remove(const Graph& graph, int32_t ilabel = kEpsilon,
 Graph arc_sort(const Graph& graph, bool olabel = false);
 Graph top_sort(const Graph& graph);
 
-// Comparison and chance
+// Comparison and sampling
 bool equal(const Graph& a, const Graph& b);
 bool isomorphic(const Graph& a, const Graph& b);
 bool rand_equivalent(const Graph& a, const Graph& b, int64_t num_samples = 100, double tol = 1e-4,

@@ -11,13 +11,25 @@
 #include "arcgrad/ops.h"
 #include "arcgrad/trellis/emissions.h"
 
+// Frame-synchronous Viterbi beam search (token passing): the composition of the graph with the
+// emissions is built frame by frame, and only where its best scores are within the beam.
+//
+// Between two frames, score(n) is the best score of the paths to node n of the graph. A frame takes
+// all arcs with labels from the active nodes, score(d) = max(score(s) + weight + emission); then
+// epsilon arcs are followed by Bellman-Ford with a queue, until no score improves; then nodes below
+// the beam or beyond max_active become inactive. Invariant: the lattice is in topological order,
+// and has the best path to every active node. The arcs of kept nodes join the lattice; at the end a
+// forward-backward pass removes arcs that are not within lattice_beam of the best path.
+//
+// A frame costs O(active nodes and their arcs + epsilon arcs followed); no pass over the graph.
+
 namespace arcgrad {
 namespace {
 
 constexpr char kOp[] = "beam_search";
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-/// An arc of the lattice: an arc of the graph, taken in a frame, or between frames (-1) if it is an
+/// An arc of the lattice: an arc of the graph taken at a frame, or between frames (-1) if it is an
 /// epsilon arc.
 template <class T>
 struct LatticeArc {
@@ -25,8 +37,7 @@ struct LatticeArc {
   T weight;
 };
 
-/// What a search keeps. Nodes are numbered in topological order, and no arc comes before one that
-/// leads to its source.
+/// The kept nodes and arcs. Nodes are in topological order, and so are arcs.
 template <class T>
 struct Lattice {
   int32_t num_nodes = 0;
@@ -34,12 +45,10 @@ struct Lattice {
   PodVector<LatticeArc<T>> arcs;
 };
 
-/// Follows the paths of a graph frame by frame. Between two frames a path is at a node of the
-/// graph, and the best score of the paths at a node is all that a frame looks at.
 template <class T>
-class Search {
+class BeamSearch {
  public:
-  Search(const Topology& topology, const T* weight, const T* emission, const Pruning& pruning)
+  BeamSearch(const Topology& topology, const T* weight, const T* emission, const Pruning& pruning)
       : topology_(topology),
         index_(topology.index(Side::input)),
         weight_(weight),
@@ -50,7 +59,7 @@ class Search {
   const Lattice<T>& run(int32_t frames, int32_t labels) {
     for (const int32_t node : topology_.start()) enter(node, 0.0);
     const size_t num_start = reached_.size();
-    settle(-1, frames == 0);
+    finish_frame(-1, frames == 0);
     for (size_t i = 0; i < num_start; ++i)
       if (reached_[i].id >= 0) lattice_.start.push_back(reached_[i].id);
     std::ranges::sort(lattice_.start);
@@ -58,7 +67,7 @@ class Search {
       poll_interrupt();
       const bool is_last = t + 1 == frames;
       step(emission_ + int64_t{t} * labels, labels, is_last ? kInf : pruning_.beam);
-      settle(t, is_last);
+      finish_frame(t, is_last);
     }
     for (const Active& active : front_)
       if (topology_.is_accept(active.node)) lattice_.accept.push_back(active.id);
@@ -69,26 +78,26 @@ class Search {
   /// A node of the graph that paths have reached between two frames.
   struct Reached {
     int32_t node;
-    int32_t parent;  // where the best path comes from by an epsilon arc, or -1
+    int32_t parent;  // of the last arc of the best path, if that is an epsilon arc, or -1
     T parent_weight;
     double score;
     bool is_waiting = false, is_active = false;
     int32_t id = kDropped;
   };
   static constexpr int32_t kDropped = -1, kKept = -2;
-  /// A node from which arcs take the next frame.
+  /// A node whose arcs take the next frame.
   struct Active {
     int32_t node, id;
     double score;
   };
-  /// An arc that took the frame, before it is known whether its destination is kept.
-  struct Step {
+  /// An arc taken at the frame, before it is known whether its destination is kept.
+  struct FrameArc {
     int32_t src, node, arc;
     T weight;
     double score;
   };
-  /// An epsilon arc between kept nodes, numbered among them.
-  struct Link {
+  /// An epsilon arc between kept nodes, by their indices.
+  struct EpsilonArc {
     int32_t src, dst, arc;
     T weight;
   };
@@ -103,7 +112,8 @@ class Search {
     return at;
   }
 
-  /// Calls `visit(slot of the index)` for the epsilon arcs of a node; they come first there.
+  /// Calls `visit(slot of the index)` for the epsilon arcs of a node, which come first in the
+  /// index.
   template <class Visit>
   void for_epsilons(int32_t node, const Visit& visit) const {
     for (int32_t k = index_.offset[node];
@@ -116,11 +126,11 @@ class Search {
     return first < index_.offset[node + 1] && index_.label[first] == kEpsilon;
   }
 
-  /// Lets every active node take a frame.
+  /// Takes the arcs of all active nodes at a frame.
   void step(const T* row, int32_t labels, double beam) {
     for (const Reached& old : reached_) slot_[old.node] = -1;
     reached_.clear();
-    steps_.clear();
+    frame_arcs_.clear();
     double best = kNegInf;
     for (const Active& from : front_)
       for (int32_t k = index_.offset[from.node]; k < index_.offset[from.node + 1]; ++k) {
@@ -130,30 +140,30 @@ class Search {
         const T weight = weight_[index_.arc[k]] + row[label];
         const double score = from.score + static_cast<double>(weight);
         if (!(score > kNegInf)) continue;
-        steps_.push_back({from.id, index_.dst[k], index_.arc[k], weight, score});
+        frame_arcs_.push_back({from.id, index_.dst[k], index_.arc[k], weight, score});
         __builtin_prefetch(&slot_[index_.dst[k]]);
         best = std::max(best, score);
       }
     const double limit = best - beam;
-    for (const Step& s : steps_)
+    for (const FrameArc& s : frame_arcs_)
       if (!(s.score < limit)) enter(s.node, s.score);
   }
 
-  /// Follows epsilon arcs, drops nodes unless the frame was the last, and adds to the lattice.
-  void settle(int32_t frame, bool is_last) {
+  /// Follows epsilon arcs, prunes nodes unless the frame was the last, and adds to the lattice.
+  void finish_frame(int32_t frame, bool is_last) {
     follow_epsilons(is_last ? kNegInf : least_score());
     choose_active(is_last);
-    keep_ways();
+    keep_best_paths();
     number_kept();
-    for (const Step& s : steps_)
+    for (const FrameArc& s : frame_arcs_)
       if (const int32_t at = slot_[s.node]; at >= 0 && reached_[at].id >= 0)
         lattice_.arcs.push_back({s.src, reached_[at].id, s.arc, frame, s.weight});
-    for (const Link& link : links_)
+    for (const EpsilonArc& link : epsilon_arcs_)
       lattice_.arcs.push_back({link.src, link.dst, link.arc, -1, link.weight});
     require_size(kOp, "arcs", lattice_.arcs.size());
   }
 
-  /// The score below which the beam and the number of nodes allowed leave nothing.
+  /// The score below which nodes are pruned by the beam or by max_active.
   double least_score() {
     scores_.clear();
     for (const Reached& at : reached_) scores_.push_back(at.score);
@@ -167,8 +177,8 @@ class Search {
     return least;
   }
 
-  /// Raises every score to that of the best path that may end in epsilon arcs and is nowhere below
-  /// `limit`.
+  /// Raises every score to the best path that may end with epsilon arcs and whose scores on these
+  /// are not below `limit`.
   void follow_epsilons(double limit) {
     std::deque<int32_t> waiting;
     const auto wait = [&](int32_t at) {
@@ -186,7 +196,7 @@ class Search {
         const double score = reached_[from].score + static_cast<double>(weight);
         if (!(score > kNegInf) || score < limit) return;
         const int32_t known = slot_[index_.dst[k]];
-        if (known >= 0 && !is_better_way(from, known, weight, score)) return;
+        if (known >= 0 && !improves(from, known, weight, score)) return;
         Reached& to = enter(index_.dst[k], score);
         to.parent = from;
         to.parent_weight = weight;
@@ -195,9 +205,9 @@ class Search {
     }
   }
 
-  /// Whether an epsilon arc is the best way to a node that was reached before; of equally good arcs
-  /// it is the one from the smallest node. Throws if it closes a cycle of positive weight.
-  bool is_better_way(int32_t from, int32_t to, T weight, double score) const {
+  /// Whether an epsilon arc improves the best path of a node that was reached before. Ties: the arc
+  /// from the smallest node. Throws if it closes a cycle of positive weight.
+  bool improves(int32_t from, int32_t to, T weight, double score) const {
     const Reached& known = reached_[to];
     if (score < known.score) return false;
     const bool is_tie = score == known.score;
@@ -233,16 +243,16 @@ class Search {
     for (const int32_t i : active_) reached_[i].is_active = true;
   }
 
-  /// Keeps the active nodes, and those by which their best paths come over epsilon arcs.
-  void keep_ways() {
+  /// Keeps the active nodes, and the nodes on their best paths over epsilon arcs.
+  void keep_best_paths() {
     for (int32_t i : active_)
       for (; i >= 0 && reached_[i].id != kKept; i = reached_[i].parent) reached_[i].id = kKept;
   }
 
-  /// Numbers the kept nodes so that epsilon arcs go forward, and collects these arcs in order.
+  /// Numbers the kept nodes in topological order of the epsilon arcs, and collects these arcs.
   void number_kept() {
     kept_.clear();
-    links_.clear();
+    epsilon_arcs_.clear();
     for (size_t i = 0; i < reached_.size(); ++i)
       if (reached_[i].id == kKept) {
         reached_[i].id = static_cast<int32_t>(kept_.size());
@@ -253,9 +263,9 @@ class Search {
         const int32_t to = slot_[index_.dst[k]];
         const T weight = weight_[index_.arc[k]];
         if (to >= 0 && reached_[to].id >= 0 && weight > kNegInf)
-          links_.push_back({reached_[i].id, reached_[to].id, index_.arc[k], weight});
+          epsilon_arcs_.push_back({reached_[i].id, reached_[to].id, index_.arc[k], weight});
       });
-    if (!links_.empty()) sort_kept();
+    if (!epsilon_arcs_.empty()) sort_kept();
     const int32_t first = lattice_.num_nodes;
     front_.clear();
     for (const int32_t i : kept_) {
@@ -263,7 +273,7 @@ class Search {
       at.id += first;
       if (at.is_active) front_.push_back({at.node, at.id, at.score});
     }
-    for (Link& link : links_) {
+    for (EpsilonArc& link : epsilon_arcs_) {
       link.src += first;
       link.dst += first;
     }
@@ -271,12 +281,12 @@ class Search {
     lattice_.num_nodes = first + static_cast<int32_t>(kept_.size());
   }
 
-  /// Renumbers the kept nodes along their epsilon arcs. In a cycle nodes go by the number of
-  /// epsilon arcs on their best path, so that these paths stay, and arcs back are dropped.
+  /// Sorts the kept nodes topologically by epsilon arcs. The nodes of a cycle are sorted by the
+  /// number of epsilon arcs on their best paths, which so survive; arcs that lead back are dropped.
   void sort_kept() {
     Arrays arrays;
     arrays.num_nodes = static_cast<int32_t>(kept_.size());
-    for (const Link& link : links_) {
+    for (const EpsilonArc& link : epsilon_arcs_) {
       arrays.src.push_back(link.src);
       arrays.dst.push_back(link.dst);
     }
@@ -295,9 +305,10 @@ class Search {
     std::vector<int32_t> rank(nodes.size());
     for (size_t p = 0; p < nodes.size(); ++p) rank[nodes[p]] = static_cast<int32_t>(p);
     for (const int32_t i : kept_) reached_[i].id = rank[reached_[i].id];
-    for (Link& link : links_) link = {rank[link.src], rank[link.dst], link.arc, link.weight};
-    std::erase_if(links_, [](const Link& link) { return link.src >= link.dst; });
-    std::ranges::stable_sort(links_, {}, &Link::src);
+    for (EpsilonArc& link : epsilon_arcs_)
+      link = {rank[link.src], rank[link.dst], link.arc, link.weight};
+    std::erase_if(epsilon_arcs_, [](const EpsilonArc& link) { return link.src >= link.dst; });
+    std::ranges::stable_sort(epsilon_arcs_, {}, &EpsilonArc::src);
   }
 
   int32_t num_epsilons(int32_t at) const {
@@ -311,18 +322,18 @@ class Search {
   const T* weight_;
   const T* emission_;
   Pruning pruning_;
-  /// Where in `reached_` a node of the graph is, or -1.
+  /// The index in `reached_` of each node of the graph, or -1.
   Column slot_;
   std::vector<Reached> reached_;
   std::vector<Active> front_;
-  std::vector<Step> steps_;
-  std::vector<Link> links_;
+  std::vector<FrameArc> frame_arcs_;
+  std::vector<EpsilonArc> epsilon_arcs_;
   std::vector<int32_t> active_, kept_;
   std::vector<double> scores_;
   Lattice<T> lattice_;
 };
 
-/// The nodes and arcs of a lattice on paths that are at most some score below the best.
+/// The nodes and arcs of a lattice on paths within lattice_beam of the best path.
 struct Selection {
   std::vector<int32_t> node;  // new ids, or -1
   int32_t num_nodes = 0;
@@ -444,7 +455,7 @@ Graph beam_search(const Graph& graph, const Graph& emissions, const Pruning& pru
     using T = decltype(kind);
     const auto weight = weights.view<T>(), emission = scores.view<T>();
     check_readable(graph.topology(), emissions, emission);
-    Search<T> search(graph.topology(), weight.data(), emission.data(), pruning);
+    BeamSearch<T> search(graph.topology(), weight.data(), emission.data(), pruning);
     const Lattice<T>& lattice = search.run(frames, labels);
     return record_lattice(graph, emissions, lattice, select(lattice, pruning.lattice_beam));
   });

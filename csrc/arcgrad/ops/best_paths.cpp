@@ -9,20 +9,34 @@
 #include "arcgrad/algorithms/path_scores.h"
 #include "arcgrad/ops.h"
 
+// The n best paths of an acyclic graph, by A* search with exact heuristics (Soong and Huang 1991;
+// Mohri and Riley 2002, "An efficient algorithm for the n-best-strings problem").
+//
+// One tropical pass from the accept nodes gives best(n), the best score from n to an end. The loss
+// of an arc (s, d, w) is best(s) - w - best(d) >= 0, and the loss of a path is the sum over its
+// arcs. A priority queue holds prefixes of paths by loss, each of which continues by arcs of loss
+// zero; so prefixes leave the queue in the order of the best paths through them, and no step is
+// wasted. Invariant: of the arcs from the end of a prefix only the best one not yet taken is in the
+// queue.
+//
+// For distinct output strings, an entry is a prefix of a string with the best path to every node it
+// can reach (determinization on the fly). Ties are broken by comparing paths in a tree of prefixes,
+// where jump pointers find the first difference in logarithmic time.
+
 namespace arcgrad {
 namespace {
 
 constexpr char kOp[] = "best_paths";
-/// Stands for the end of a path, which comes before any arc.
+/// The end of a path, which precedes any arc.
 constexpr int32_t kEnd = -1;
 
-/// Paths that share their beginnings: an entry is a path, one arc longer than its parent.
-class PathTree {
+/// Paths that share prefixes: an entry is a path, one arc longer than its parent.
+class PrefixTree {
  public:
   static constexpr int64_t kEmpty = 0;
 
   int64_t add(int64_t parent, int32_t arc) {
-    // Jumps have such lengths that any ancestor is a logarithmic number of them away.
+    // Skew-binary jump lengths (Myers 1983): any ancestor is O(log depth) jumps away.
     const Entry& p = entries_[parent];
     const Entry &near = entries_[p.jump], &far = entries_[near.jump];
     const int64_t jump = p.depth - near.depth == near.depth - far.depth ? near.jump : parent;
@@ -33,7 +47,7 @@ class PathTree {
 
   int64_t parent(int64_t path) const { return entries_[path].parent; }
 
-  /// Whether path `a` comes first: by the arc at the first difference, or as a beginning of `b`.
+  /// Whether path `a` precedes `b`: by the arc at the first difference, or as a prefix.
   bool is_before(int64_t a, int64_t b) const {
     int64_t x = ancestor(a, entries_[b].depth), y = ancestor(b, entries_[a].depth);
     if (x == y) return entries_[a].depth < entries_[b].depth;
@@ -70,16 +84,16 @@ class PathTree {
   std::vector<Entry> entries_{{kEmpty, kEmpty, 0, kEnd}};
 };
 
-/// The order of what waits in a queue: by loss, and then by path.
+/// The order of a priority queue: by loss, then by path.
 struct IsWorse {
-  const PathTree& tree;
+  const PrefixTree& tree;
   bool operator()(const auto& a, const auto& b) const {
     return a.loss != b.loss ? a.loss > b.loss : tree.is_before(b.path, a.path);
   }
 };
 
-/// How much a step loses against the best way on from its node. The sum along a path is what its
-/// score lacks to the best one, and each best way on loses exactly nothing.
+/// The losses of arcs. The sum along a path is the best score minus its score; the best
+/// continuation of a node loses exactly zero.
 class Losses {
  public:
   explicit Losses(const Graph& graph)
@@ -93,7 +107,7 @@ class Losses {
   const Topology& topology() const { return topology_; }
   bool has_path() const { return best_ > kNegInf; }
   double of_start(int32_t node) const { return best_ - scores_.score(node); }
-  /// Calls `visit(loss, arc, destination)` for the ways on from a node that lead to an end.
+  /// Calls `visit(loss, arc, destination)` for the arcs of a node that lead to an end.
   template <class Visit>
   void for_steps(int32_t node, const Visit& visit) const {
     const double best = scores_.score(node);
@@ -102,8 +116,8 @@ class Losses {
     const Adjacency& out = topology_.out();
     const auto weight = weights_.view<double>();
     for (int32_t k = out.offset[node]; k < out.offset[node + 1]; ++k) {
-      const double way = weight[out.arc(k)] + scores_.score(out.node[k]);
-      if (way > kNegInf) visit(best - way, out.arc(k), out.node[k]);
+      const double step = weight[out.arc(k)] + scores_.score(out.node[k]);
+      if (step > kNegInf) visit(best - step, out.arc(k), out.node[k]);
     }
   }
 
@@ -114,14 +128,13 @@ class Losses {
   double best_ = kNegInf;
 };
 
-/// All paths, the best first. Of the ways on from a node only the best that was not yet taken
-/// waits in the queue, so a path adds two entries for each of its arcs.
+/// All paths, the best first. A path adds two entries to the queue for each of its arcs.
 class PathSearch {
  public:
   explicit PathSearch(const Losses& losses)
-      : losses_(losses), ways_of_(static_cast<size_t>(losses.topology().num_nodes())) {
-    for (const int32_t n : losses.topology().start()) append_ways(n, losses.of_start(n));
-    push(PathTree::kEmpty, 0.0, {0, sort_ways(0)});
+      : losses_(losses), steps_of_(static_cast<size_t>(losses.topology().num_nodes())) {
+    for (const int32_t n : losses.topology().start()) append_steps(n, losses.of_start(n));
+    push(PrefixTree::kEmpty, 0.0, {0, sort_steps(0)});
   }
   PathSearch(const PathSearch&) = delete;
 
@@ -132,75 +145,75 @@ class PathSearch {
       if (++count_ % kBetweenPolls == 0) poll_interrupt();
       const Item item = queue_.top();
       queue_.pop();
-      const Way way = ways_[item.ways.begin];
-      push(tree_.parent(item.path), item.loss_before, {item.ways.begin + 1, item.ways.end});
-      if (way.arc == kEnd) return tree_.arcs(item.path);
-      push(item.path, item.loss, ways_from(way.dst));
+      const Step step = steps_[item.steps.begin];
+      push(tree_.parent(item.path), item.loss_before, {item.steps.begin + 1, item.steps.end});
+      if (step.arc == kEnd) return tree_.arcs(item.path);
+      push(item.path, item.loss, steps_from(step.dst));
     }
     return std::nullopt;
   }
 
  private:
-  struct Way {
+  struct Step {
     double loss;
     int32_t arc, dst;
   };
-  /// The ways on from a node, the best first.
+  /// The steps from a node, the best first.
   struct Range {
     int64_t begin, end;
   };
-  /// A path that ends with the first of some ways.
+  /// A path that ends with the first of some steps.
   struct Item {
     double loss;
     int64_t path;
     double loss_before;
-    Range ways;
+    Range steps;
   };
 
-  void push(int64_t path, double loss, Range ways) {
-    if (ways.begin == ways.end) return;
-    const Way& first = ways_[ways.begin];
-    queue_.push({loss + first.loss, tree_.add(path, first.arc), loss, ways});
+  void push(int64_t path, double loss, Range steps) {
+    if (steps.begin == steps.end) return;
+    const Step& first = steps_[steps.begin];
+    queue_.push({loss + first.loss, tree_.add(path, first.arc), loss, steps});
   }
 
-  Range ways_from(int32_t node) {
-    Range& range = ways_of_[node];
+  Range steps_from(int32_t node) {
+    Range& range = steps_of_[node];
     if (range.begin == range.end) {
-      range.begin = static_cast<int64_t>(ways_.size());
-      append_ways(node, 0.0);
-      range.end = sort_ways(range.begin);
+      range.begin = static_cast<int64_t>(steps_.size());
+      append_steps(node, 0.0);
+      range.end = sort_steps(range.begin);
     }
     return range;
   }
-  void append_ways(int32_t node, double loss_before) {
+  void append_steps(int32_t node, double loss_before) {
     losses_.for_steps(node, [&](double loss, int32_t arc, int32_t dst) {
-      ways_.push_back({loss_before + loss, arc, dst});
+      steps_.push_back({loss_before + loss, arc, dst});
     });
   }
-  int64_t sort_ways(int64_t begin) {
-    std::ranges::stable_sort(ways_.begin() + begin, ways_.end(), {},
-                             [](const Way& way) { return std::pair(way.loss, way.arc); });
-    return static_cast<int64_t>(ways_.size());
+  int64_t sort_steps(int64_t begin) {
+    std::ranges::stable_sort(steps_.begin() + begin, steps_.end(), {},
+                             [](const Step& step) { return std::pair(step.loss, step.arc); });
+    return static_cast<int64_t>(steps_.size());
   }
 
   const Losses& losses_;
-  PathTree tree_;
-  std::vector<Way> ways_;
-  std::vector<Range> ways_of_;
+  PrefixTree tree_;
+  std::vector<Step> steps_;
+  std::vector<Range> steps_of_;
   std::priority_queue<Item, std::vector<Item>, IsWorse> queue_{IsWorse{tree_}};
   int64_t count_ = 0;
 };
 
-/// The best path of each output string, the best first. An entry of the queue is the beginning of
-/// a string together with the best path to every node that can be reached by it.
+/// The best path of each output string, the best first. An entry of the queue is a prefix of a
+/// string with the best path to every node that it can reach.
 class StringSearch {
  public:
   StringSearch(const Losses& losses, int64_t n)
       : losses_(losses), n_(static_cast<size_t>(n)), position_(positions(losses.topology())) {
     slot_.resize(position_.size(), -1);
-    Item root{0.0, PathTree::kEmpty, {}};
+    Item root{0.0, PrefixTree::kEmpty, {}};
     for (const int32_t node : losses.topology().start())
-      root.places.push_back({node, PathTree::kEmpty, losses.of_start(node)});
+      root.places.push_back({node, PrefixTree::kEmpty, losses.of_start(node)});
     queue_.push_back(std::move(root));
   }
   StringSearch(const StringSearch&) = delete;
@@ -249,28 +262,28 @@ class StringSearch {
       to = {to.node, longer, loss};
   }
 
-  /// Puts the string of an item, ended or one label longer, in its place.
+  /// Replaces an item by its string, ended or extended by one label.
   void extend(const Item& item) {
     const Topology& t = losses_.topology();
     const auto olabel = t.olabel();
-    // Without cycles the best path to a node is known once all nodes before it had their turn.
+    // In topological order, the best path to a node is final once all nodes before it are done.
     std::priority_queue<int32_t, std::vector<int32_t>, std::greater<>> turns;
     std::vector<Place> places;
     const auto reach = [&](int32_t node) -> Place& {
       if (slot_[node] < 0) {
         slot_[node] = static_cast<int32_t>(places.size());
-        places.push_back({node, PathTree::kEmpty, kInf});
+        places.push_back({node, PrefixTree::kEmpty, kInf});
         turns.push(position_[node]);
       }
       return places[slot_[node]];
     };
-    Place end{-1, PathTree::kEmpty, kInf};
+    Place end{-1, PrefixTree::kEmpty, kInf};
     std::vector<Longer> longer;
     std::unordered_map<uint64_t, size_t> known;
     const auto reach_with = [&](int32_t label, int32_t node) -> Place& {
       const auto key = uint64_t{static_cast<uint32_t>(label)} << 32 | static_cast<uint32_t>(node);
       const auto [at, is_new] = known.try_emplace(key, longer.size());
-      if (is_new) longer.push_back({label, {node, PathTree::kEmpty, kInf}});
+      if (is_new) longer.push_back({label, {node, PrefixTree::kEmpty, kInf}});
       return longer[at->second].place;
     };
     const auto leave = [&](const Place from) {
@@ -283,10 +296,10 @@ class StringSearch {
         improve(to, from.path, arc, loss);
       });
     };
-    // The empty path to a start and a longer one to the same node differ at once in what follows,
-    // so they must not be compared as ways to that node.
+    // An empty path to a start node must not be compared with a longer path to it: their order is
+    // decided by the arcs that follow.
     for (const Place& p : item.places)
-      if (p.path == PathTree::kEmpty)
+      if (p.path == PrefixTree::kEmpty)
         leave(p);
       else
         reach(p.node) = p;
@@ -319,13 +332,13 @@ class StringSearch {
     Place place;
   };
 
-  /// Every item has a string that loses no more than the item, and no two share one. So the n
-  /// smallest losses bound what the n best strings lose, and paths beyond that need no search.
+  /// The losses of items are the losses of distinct strings. So the n-th smallest is a bound on the
+  /// loss of the n best strings, and paths of more loss are dropped.
   void tighten(const std::vector<Item>& items) {
     std::vector<double> found;
     for (const Item& item : items) found.push_back(item.loss);
     std::ranges::sort(found);
-    // The first takes the place of the item that was extended.
+    // The smallest is the loss of the item that was extended, which is counted already.
     for (size_t k = smallest_.empty() ? 0 : 1; k < found.size(); ++k) {
       smallest_.push(found[k]);
       if (smallest_.size() > n_) smallest_.pop();
@@ -339,7 +352,7 @@ class StringSearch {
   std::vector<int32_t> position_;
   /// Of each node, among the places of the item that is being extended.
   std::vector<int32_t> slot_;
-  PathTree tree_;
+  PrefixTree tree_;
   std::vector<Item> queue_;
   std::priority_queue<double> smallest_;
   double bound_ = kInf;

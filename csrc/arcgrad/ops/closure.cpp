@@ -6,11 +6,11 @@ namespace arcgrad {
 Graph closure(const Graph& graph) {
   const Topology& t = graph.topology();
   const int64_t num_epsilon[] = {static_cast<int64_t>(t.start().size() + t.accept().size())};
-  DisjointUnion beside("closure", {graph}, 1, num_epsilon);
-  beside.arrays.start = beside.arrays.accept = {0};
-  for (int32_t n : t.start()) beside.add_epsilon(0, beside.node(0, n));
-  for (int32_t n : t.accept()) beside.add_epsilon(beside.node(0, n), 0);
-  return std::move(beside).record();
+  DisjointUnion joined("closure", {graph}, 1, num_epsilon);
+  joined.arrays.start = joined.arrays.accept = {0};
+  for (int32_t n : t.start()) joined.add_epsilon(0, joined.node(0, n));
+  for (int32_t n : t.accept()) joined.add_epsilon(joined.node(0, n), 0);
+  return std::move(joined).record();
 }
 
 }  // namespace arcgrad

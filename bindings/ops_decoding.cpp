@@ -1,0 +1,132 @@
+// Bindings of decoding, with its documentation.
+
+#include "ops.h"
+
+namespace arcgrad::bindings {
+namespace {
+
+Pruning to_pruning(double beam, std::optional<int64_t> max_active,
+                   std::optional<double> lattice_beam) {
+  Pruning pruning;
+  pruning.beam = beam;
+  pruning.max_active = max_active.value_or(pruning.max_active);
+  pruning.lattice_beam = lattice_beam.value_or(pruning.lattice_beam);
+  return pruning;
+}
+
+}  // namespace
+
+void init_decoding_ops(nb::module_& m) {
+  m.def(
+      "beam_search",
+      [](const Graph& graph, const Graph& emissions, double beam, std::optional<int64_t> max_active,
+         std::optional<double> lattice_beam) {
+        const Pruning pruning = to_pruning(beam, max_active, lattice_beam);
+        const Graph first = graph.snapshot(), second = emissions.snapshot();
+        nb::gil_scoped_release release;
+        return beam_search(first, second, pruning);
+      },
+      "graphs"_a, "emissions"_a, nb::kw_only(), "beam"_a = Pruning{}.beam,
+      "max_active"_a = nb::none(), "lattice_beam"_a = nb::none(), R"(
+A frame-synchronous Viterbi beam search through a graph; the result is a lattice.
+
+Without pruning the lattice has the paths of ``compose(emissions, graph)``. Between two frames, each
+node of the graph has the best score of the paths that reach it. Before each frame, nodes more than
+``beam`` below the best node are pruned, then all but the ``max_active`` best (ties: the smallest
+ids). Nothing is pruned after the last frame. Epsilon arcs are followed while the score stays within
+both limits, taken over the nodes reached by arcs with labels; if no epsilon weight is positive, this
+prunes nothing more. A pruned node is kept if the best path to an active node goes through it over
+epsilon arcs.
+
+Args:
+    graphs: A graph, or a list of graphs. It may have cycles, several start and accept nodes, and
+        epsilon arcs. Its input labels are matched, its output labels are kept.
+    emissions: A dense linear graph, or a list of them.
+    beam: The largest difference between the best score and the score of an active node.
+    max_active: The largest number of active nodes; None for any number.
+    lattice_beam: An arc is kept if some path through it scores at most this much less than the best
+        path; None keeps all arcs on accepted paths.
+
+Returns:
+    An acyclic graph in topological order. Each arc is an arc of the graph taken at a frame, with the
+    sum of both weights, or an epsilon arc of the graph between two frames. Arcs of weight ``-inf``
+    are left out. A graph without nodes if no accepted path survives.
+
+    Where epsilon arcs form a cycle, only arcs that lead away from where the best path enters the
+    cycle are kept between two frames: the best path survives, but others may be lost.
+
+Raises:
+    ValueError: If a weight is NaN or +inf (the message names the arc, or the label and the frame),
+        if the search meets a cycle of epsilon arcs with a positive weight, or if the emissions are
+        not a dense linear graph.
+
+Gradient: each arc passes its gradient to its arc of the graph and its emission; pruned arcs get
+none. Time: per frame, linear in the active nodes, the arcs that leave them, and the epsilon arcs
+followed, independent of the size of the graph. Once per call, O(nodes + arcs) of the graph.
+
+>>> import arcgrad as ag
+>>> emissions = ag.linear_graph(2, 3, [[0.0, 1.0, -9.0], [0.5, 0.0, -9.0]])
+>>> letters = ag.closure(ag.linear_graph(1, 3))
+>>> lattice = ag.beam_search(letters, emissions, beam=5.0, lattice_beam=2.0)
+>>> ag.viterbi_path(ag.remove(lattice)).labels_to_list()
+[1, 0]
+)");
+  m.def(
+      "beam_search",
+      [](const Batch& graphs, const Batch& emissions, double beam,
+         std::optional<int64_t> max_active, std::optional<double> lattice_beam) {
+        const Pruning pruning = to_pruning(beam, max_active, lattice_beam);
+        const std::vector<Graph> first = snapshots("beam_search", graphs),
+                                 second = snapshots("beam_search", emissions);
+        nb::gil_scoped_release release;
+        return beam_search(first, second, pruning);
+      },
+      "graphs"_a, "emissions"_a, nb::kw_only(), "beam"_a = Pruning{}.beam,
+      "max_active"_a = nb::none(), "lattice_beam"_a = nb::none());
+  m.def(
+      "best_paths",
+      [](const Graph& graph, int64_t n, Flag unique) {
+        const Graph input = graph.snapshot();
+        nb::gil_scoped_release release;
+        return best_paths(input, n, unique);
+      },
+      "graph"_a, "n"_a, nb::kw_only(), "unique"_a = false, R"(
+The best accepted paths as chain graphs, the best first.
+
+Ties: the path with the smallest arc ids, where the first difference decides and the end of a path
+precedes any arc. So the first path is the result of :func:`viterbi_path`.
+
+Args:
+    graph: A graph without cycles, or a list of graphs. A product with emissions is materialized.
+    n: The number of paths.
+    unique: Of the paths with the same output string (epsilons do not count), return only the best.
+
+Returns:
+    A list of chains, shorter than ``n`` if there are fewer paths; for a list of graphs, a list of
+    such lists.
+
+Raises:
+    ValueError: If the graph has a cycle, a weight is NaN or +inf, or ``n`` is less than 1.
+
+Gradient: each arc of a path passes its gradient to the arc it came from. Time: O(nodes + arcs) for
+the best score from each node to the end, then an A* search with these exact scores: O(log(n L)) for
+each of at most n L steps if paths have L arcs, and sorting the arcs of the nodes it visits. With
+``unique``, a step extends a string by a label, and visits all arcs that can continue the string on
+one of the n best paths.
+
+>>> import arcgrad as ag
+>>> graph = ag.linear_graph(2, 2, [[0.0, 1.0], [3.0, 2.5]])
+>>> [(path.labels_to_list(), ag.viterbi_score(path).item()) for path in ag.best_paths(graph, 2)]
+[([1, 0], 4.0), ([1, 1], 3.5)]
+)");
+  m.def(
+      "best_paths",
+      [](const GraphList& graphs, int64_t n, Flag unique) {
+        const std::vector<Graph> inputs = snapshots("best_paths", graphs);
+        nb::gil_scoped_release release;
+        return best_paths(inputs, n, unique);
+      },
+      "graph"_a, "n"_a, nb::kw_only(), "unique"_a = false);
+}
+
+}  // namespace arcgrad::bindings
