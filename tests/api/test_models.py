@@ -394,7 +394,7 @@ except ImportError as error:
         (lambda: networks()["2d"][0](torch.zeros(1, 9, 9), [10]), r"between 0 and 9, .* \[10\]"),
         (
             lambda: TDS2dTransducer.preset("small", 16, 5, PIECES, wfst=False, learn=False),
-            "options are those of a convolution of graphs, but wfst is False and there are learn",
+            "must not have further options, but wfst is False and there are learn",
         ),
         (
             lambda: TDS2dTransducer.preset("small", 16, 5, ["ab"], letters="a"),

@@ -19,8 +19,8 @@ import typer
 from command_line import run, tiny_run
 
 from arcgrad.recipes import cli
-from arcgrad.recipes.recognizer import load_data
-from arcgrad.recipes.train import BEST, load_run
+from arcgrad.recipes.data import load_data
+from arcgrad.recipes.run import BEST, load_run
 
 GOLDEN = Path(__file__).with_name("golden")
 HINT = "UPDATE_GOLDEN=1 python -m pytest tests/recipes/test_golden.py writes it"
@@ -90,7 +90,7 @@ def compare(path, text):
     if os.environ.get("UPDATE_GOLDEN"):
         path.parent.mkdir(exist_ok=True)
         path.write_text(text + "\n", encoding="utf-8")
-    assert path.exists(), f"{path} must be there, but it is missing; {HINT}"
+    assert path.exists(), f"{path} must exist, but it is missing; {HINT}"
     expected = path.read_text(encoding="utf-8")
     assert text + "\n" == expected, f"{path} must be what is printed; if that is right, {HINT}"
 

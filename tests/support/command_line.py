@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from arcgrad.recipes import catalog, cli, experiment
-from arcgrad.recipes.train import train
+from arcgrad.recipes import cli, experiments
+from arcgrad.recipes.training import train
 
 
 def run(capsys, monkeypatch, *arguments):
@@ -20,8 +20,8 @@ def run(capsys, monkeypatch, *arguments):
 def tiny(*settings):
     """A small experiment. Without blanks, and hardly trained, it finds many letters everywhere."""
     sizes = ["data.train=4", "data.validation=2", "data.test=4", "optim.batch_size=2"]
-    return experiment.override(
-        catalog.find("demo"),
+    return experiments.override(
+        experiments.find("demo"),
         [*sizes, "optim.epochs=1", "loss.blank=none", "loss.allow_repeats=true", *settings],
     )
 

@@ -2,8 +2,7 @@
 
 import torch
 
-from arcgrad.recipes.catalog import find
-from arcgrad.recipes.experiment import override
+from arcgrad.recipes.experiments import find, override
 
 TINY = [
     "data.train=10",

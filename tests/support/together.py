@@ -11,9 +11,8 @@ from pathlib import Path
 import torch
 from runs import BIGRAM, SGD, override
 
-from arcgrad.recipes import processes
-from arcgrad.recipes import train as training
-from arcgrad.recipes.train import Recognizer, TrainingError, train
+from arcgrad.recipes.recognizer import Recognizer
+from arcgrad.recipes.training import TrainingError, loop, processes, train
 
 # Batches of 4, 3 and 3 examples: the parts of two processes differ in size. The validation data are
 # one batch, so that the second process has none. Without clipping the scale of gradients counts.
@@ -23,7 +22,7 @@ CTC_SGD = override(BIGRAM_SGD, ["loss.blank=optional", "loss.allow_repeats=false
 
 def interrupted(experiment, folder, step):
     """A training that Ctrl-C ends, pressed in the second process only."""
-    do, count = training._Training.step, []
+    do, count = loop._Training.step, []
 
     def interrupt(self, *batch):
         count.append(None)
@@ -31,11 +30,11 @@ def interrupted(experiment, folder, step):
             os.kill(os.getpid(), signal.SIGINT)
         do(self, *batch)
 
-    training._Training.step = interrupt
+    loop._Training.step = interrupt
     try:
         return train(experiment, folder, quiet=True)
     finally:
-        training._Training.step = do
+        loop._Training.step = do
 
 
 def nan_in_the_second(folder):

@@ -1,1 +1,6 @@
-"""What experiments are made of: data, models and evaluation. Needs the extra ``[recipes]``."""
+"""Data, networks and training for the experiments of the paper. Needs the extra ``[recipes]``.
+
+Each folder is a room, and imports point one way only: ``metrics``, ``experiments`` <- ``data``,
+``models`` <- ``recognizer`` <- ``run`` <- ``inference`` <- ``training`` <- ``report`` <- ``paper``
+<- ``cli``.
+"""

@@ -1,8 +1,8 @@
-"""Error rates: of letters (CER) and of words (WER), by edit distance.
+"""Error rates by edit distance: of letters (CER) and of words (WER).
 
-Texts are compared as they are, but for the boundary between words: a space and ``▁`` are the same,
-and those at both ends do not count. Words are what stands between boundaries. A corpus has the
-errors of all its examples over the letters or words of all its references.
+A space and ``▁`` are the same boundary between words, and boundaries at the ends of a text do not
+count. The rate of a corpus is the number of errors of all examples, divided by the number of
+letters or words of all references.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class Errors:
     """The edits that turn references into hypotheses.
 
     Attributes:
-        substitutions: Letters or words of a reference that were taken for others.
-        deletions: Those that are missing in the hypothesis.
-        insertions: Those that only the hypothesis has.
+        substitutions: The number of substituted letters or words.
+        deletions: The number of letters or words that are missing in the hypothesis.
+        insertions: The number of letters or words that only the hypothesis has.
         length: The number of letters or words of the references.
 
     >>> from arcgrad.recipes.metrics import Errors
@@ -68,7 +68,7 @@ class Errors:
 
     @property
     def rate(self) -> float:
-        """The edits in percent of the length; of no length, infinity if there are any."""
+        """The edits in percent of the length; infinity for edits of an empty reference."""
         if self.length == 0:
             return math.inf if self.count else 0.0
         return 100.0 * self.count / self.length
@@ -87,8 +87,8 @@ class Scored:
     """An example with its errors.
 
     Attributes:
-        reference: What it says, with spaces between words.
-        hypothesis: What was recognised.
+        reference: Its text, with spaces between words.
+        hypothesis: The recognised text.
         chars: Errors of letters; boundaries between words count as letters.
         words: Errors of words.
     """
@@ -125,14 +125,14 @@ class Evaluation:
 
 
 def char_errors(reference: Text, hypothesis: Text) -> Errors:
-    """The errors of letters, boundaries within the text among them.
+    """The errors of letters, including boundaries inside the text.
 
     Args:
         reference: A text, or tokens.
         hypothesis: A text, or tokens.
 
     Returns:
-        The least edits.
+        The minimal edits.
 
     >>> from arcgrad.recipes.metrics import char_errors
     >>> char_errors("the cat", ["▁the", "▁c", "u", "t", "s"])
@@ -149,7 +149,7 @@ def word_errors(reference: Text, hypothesis: Text) -> Errors:
         hypothesis: A text, or tokens.
 
     Returns:
-        The least edits.
+        The minimal edits.
 
     >>> from arcgrad.recipes.metrics import word_errors
     >>> word_errors("the cat sat", "▁the▁▁cut")
@@ -163,13 +163,13 @@ def evaluate(references: Iterable[Text], hypotheses: Iterable[Text]) -> Evaluati
 
     Args:
         references: The text, or the tokens, of each example.
-        hypotheses: What was recognised, in the same order.
+        hypotheses: The recognised texts, in the same order.
 
     Returns:
         The errors.
 
     Raises:
-        ValueError: If there are more of one than of the other.
+        ValueError: If there are not as many references as hypotheses.
 
     >>> from arcgrad.recipes.metrics import evaluate
     >>> result = evaluate(["one two", "three"], ["one too", "three"])
@@ -199,7 +199,7 @@ def evaluate(references: Iterable[Text], hypotheses: Iterable[Text]) -> Evaluati
 
 
 class Difference(NamedTuple):
-    """A part of two texts: what it is in each. Parts that are the same are parts too."""
+    """A pair of aligned parts of two texts, which are equal or differ."""
 
     reference: str
     hypothesis: str
@@ -211,15 +211,15 @@ class Difference(NamedTuple):
 
 
 def differences(reference: Text, hypothesis: Text) -> list[Difference]:
-    """The parts in which two texts are the same and differ, by the least edits.
+    """Align two texts by minimal edits, as pairs of equal or different parts.
 
     Args:
         reference: A text, or tokens.
         hypothesis: A text, or tokens.
 
     Returns:
-        Parts in their order, with spaces between words. A part that differs is one letter in each,
-        or none in one of them.
+        Pairs in order, with spaces between words. A pair that differs has at most one letter on
+        each side.
 
     >>> from arcgrad.recipes.metrics import differences
     >>> [tuple(part) for part in differences("the cat", "thecut")]
@@ -237,14 +237,14 @@ def differences(reference: Text, hypothesis: Text) -> list[Difference]:
 
 
 def confusions(examples: Iterable[Scored]) -> Counter[Difference]:
-    """How often each letter was taken for another.
+    """Count how often each letter was recognised as another.
 
     Args:
-        examples: Such as those of an :class:`Evaluation`.
+        examples: Examples, such as ``Evaluation.examples``.
 
     Returns:
-        The number of each difference of one letter; a letter that is missing, or that should not be
-        there, is paired with nothing. The total is the number of edits.
+        The count of each pair of different letters; a missing or superfluous letter is paired with
+        an empty text. The total is the number of edits.
 
     >>> from arcgrad.recipes.metrics import confusions, evaluate
     >>> found = confusions(evaluate(["noun", "mine"], ["nonn", "mne"]).examples)
@@ -260,7 +260,7 @@ def confusions(examples: Iterable[Scored]) -> Counter[Difference]:
 
 
 def _marked(text: Text) -> str:
-    """A text with boundaries between its words and none at its ends."""
+    """A text with boundaries between its words, but not at its ends."""
     joined = text if isinstance(text, str) else "".join(text)
     return joined.replace(" ", BOUNDARY).strip(BOUNDARY)
 
@@ -270,7 +270,7 @@ def _words(text: Text) -> list[str]:
 
 
 def _errors(reference: Sequence[str], hypothesis: Sequence[str]) -> Errors:
-    """The least edits from a sequence to another."""
+    """The minimal edits from one sequence to another."""
     counts = {"replace": 0, "delete": 0, "insert": 0}
     for edit in Levenshtein.editops(reference, hypothesis):
         counts[edit.tag] += 1

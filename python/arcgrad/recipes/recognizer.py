@@ -1,4 +1,4 @@
-"""A recogniser: a network, the graphs of its loss, and the tokens that it spells texts in."""
+"""A recogniser: a network, a loss written as graphs, and a tokenizer."""
 
 from __future__ import annotations
 
@@ -15,82 +15,37 @@ import arcgrad as ag
 import arcgrad.torch as agt
 from arcgrad import _files
 
-from . import data, models
-from .data import BOUNDARY, Batch, Dataset, Splits, Tokenizer, WordPieces, load_tokenizer
-from .experiment import DataSettings, Experiment, LossSettings, ModelSettings
+from . import models
+from .data import BOUNDARY, Batch, Dataset, Tokenizer, WordPieces, load_tokenizer
+from .experiments import Experiment, LossSettings, ModelSettings
 
-__all__ = ["Recognizer", "load_data"]
+__all__ = ["Recognizer"]
 
-SPEECH = ("digits", "librispeech", "wsj")
-
-# What the folder of a run keeps of the training texts.
+# The files of a run that depend on the training texts.
 TOKENS, TRANSITIONS, INNER = "tokens", "transitions", "inner_pieces.json"
 
 
-def load_data(experiment: Experiment) -> Splits[Any]:
-    """The data of an experiment, with its tokens.
-
-    Raises:
-        ValueError: If the corpus needs a folder, or does not have what is wanted of it.
-
-    >>> from arcgrad.recipes.catalog import find
-    >>> from arcgrad.recipes.experiment import override
-    >>> from arcgrad.recipes.recognizer import load_data
-    >>> tiny = override(find("demo"), ["data.train=8", "data.validation=4", "data.test=4"])
-    >>> len(load_data(tiny).train)
-    8
-    """
-    splits = _load_corpus(experiment.data, experiment.seed)
-    if experiment.tokens.kind == "pieces":
-        pieces = WordPieces.train(splits.train.texts, experiment.tokens.num_pieces)
-        splits = splits.with_tokenizer(pieces)
-    return splits
-
-
-def _load_corpus(settings: DataSettings, seed: int) -> Splits[Any]:
-    options: dict[str, Any] = {} if settings.augment else {"augmentation": None}
-    wanted = {"train": settings.train, "validation": settings.validation, "test": settings.test}
-    sizes: dict[str, Any] = {split: size for split, size in wanted.items() if size is not None}
-    if settings.corpus == "letters":
-        return data.letters.load(settings.task, **sizes, seed=seed, **options)
-    if settings.corpus == "digits":
-        return data.digits.load(settings.path, **sizes, seed=seed, **options)
-    if settings.path is None:
-        raise ValueError(
-            f"load_data: the corpus {settings.corpus} must have a folder, but data.path is not set"
-        )
-    if sizes:
-        raise ValueError(
-            f"load_data: the corpus {settings.corpus} is used whole, but data has the sizes {sizes}"
-        )
-    if settings.corpus == "iam":
-        return data.iam.load(settings.path, unit=settings.task, seed=seed, **options)
-    if settings.corpus == "librispeech":
-        return data.librispeech.load(settings.path, seed=seed, **options)
-    return data.wsj.load(settings.path, seed=seed, **options)
-
-
 def _check(experiment: Experiment) -> None:
-    """Raises for settings that do not go together."""
+    """Raise for settings that contradict each other."""
     tokens, model, loss = experiment.tokens, experiment.model, experiment.loss
-    is_speech = experiment.data.corpus in SPEECH
     if tokens.marginalize and tokens.kind == "letters":
         raise ValueError(
-            "Recognizer: only pieces can be marginalised, but tokens.marginalize is true and "
+            "Recognizer: only word pieces can be marginalised, but tokens.marginalize is true and "
             "tokens.kind is letters"
         )
-    if is_speech and (model.preset == "plain" or model.inner != "none"):
+    if experiment.data.is_speech and (model.preset == "plain" or model.inner != "none"):
         raise ValueError(
             "Recognizer: plain networks and those with an inner convolution are for images, but "
             f"data.corpus is {experiment.data.corpus}"
         )
     if model.preset == "plain" and model.inner != "none":
         raise ValueError(
-            "Recognizer: an inner convolution has TDS groups around it, but model.preset is plain"
+            "Recognizer: an inner convolution must stand between TDS groups, but model.preset is "
+            "plain"
         )
     if loss.prune is not None and loss.ngram < 1:
         raise ValueError(
-            "Recognizer: pruned transitions must have an order, but loss.prune is "
+            "Recognizer: loss.ngram must be at least 1 for pruned transitions, but loss.prune is "
             f"{loss.prune} and loss.ngram is {loss.ngram}"
         )
 
@@ -114,17 +69,17 @@ def _network(
             stride=settings.inner_stride,
             **options,
         )
-    network = models.TDS1d if experiment.data.corpus in SPEECH else models.TDS2d
+    network = models.TDS1d if experiment.data.is_speech else models.TDS2d
     return network.preset(settings.preset, height, num_outputs, **options)
 
 
-def _transitions(settings: LossSettings, num_labels: int, dataset: Dataset) -> ag.Graph | None:
-    """The n-grams of training targets that are not pruned, if any are to be."""
+def _transitions(settings: LossSettings, dataset: Dataset) -> ag.Graph | None:
+    """Return the graph of the n-grams of the training targets, pruned; None without pruning."""
     if settings.prune is None:
         return None
-    first = int(settings.blank != "none")
-    targets = ([label + first for label in dataset.tokenizer.encode(t)] for t in dataset.texts)
-    counts = ag.ngram.count(targets, settings.ngram, num_tokens=num_labels)
+    tokenizer, first = dataset.tokenizer, settings.first_label
+    targets = ([label + first for label in tokenizer.encode(text)] for text in dataset.texts)
+    counts = ag.ngram.count(targets, settings.ngram, num_tokens=len(tokenizer.tokens) + first)
     return ag.ngram.backoff_graph(
         counts.prune([*[0] * (settings.ngram - 1), settings.prune]),
         blank=settings.blank,
@@ -135,12 +90,12 @@ def _transitions(settings: LossSettings, num_labels: int, dataset: Dataset) -> a
 
 
 def _inner_pieces(settings: ModelSettings, texts: Sequence[str]) -> list[str] | None:
-    """The pieces of the inner convolution: those of SentencePiece that fit into its kernels."""
+    """Return the word pieces that fit into the kernels of the inner convolution."""
     if settings.inner == "none":
         return None
     frames = models.TDS2dTransducer.kernel_size(settings.preset)
     pieces = WordPieces.train(texts, settings.inner_pieces, max_length=frames).tokens
-    # Between equal letters there is a blank.
+    # Equal adjacent letters need a blank frame between them.
     return [p for p in pieces if len(p) + sum(map(str.__eq__, p, p[1:])) <= frames]
 
 
@@ -149,24 +104,26 @@ class Recognizer(nn.Module):
 
     Args:
         experiment: The settings.
-        tokenizer: Turns texts into labels; the loss puts a blank before them.
+        tokenizer: Converts texts to labels. If there is a blank, it has label 0 in the emissions,
+            and the labels of the tokenizer are shifted by one.
         height: The height of inputs: of images, or the number of features of a frame.
-        transitions: The graph of the pruned transitions, if the settings want some.
-        inner: The word pieces of the inner convolution, if the settings want one.
+        transitions: The graph of the pruned transitions, if the settings ask for pruning.
+        inner: The word pieces of the inner convolution, if the settings have one.
 
     Attributes:
-        network: Gives emissions and their lengths.
+        network: The network, which returns emissions and their lengths.
         criterion: The loss, an :class:`arcgrad.torch.TransducerLoss`.
-        tokenizer: That given.
-        height: That given.
+        tokenizer: The tokenizer.
+        height: The height of inputs.
+        first_label: The label of the first token in the emissions: 1 after a blank, else 0.
+        is_speech: Whether inputs are recordings, not images.
 
     Raises:
-        ValueError: If settings do not go together, or what they want is not given.
+        ValueError: If settings contradict each other, or an argument that they require is missing.
 
-    >>> from arcgrad.recipes.catalog import find
-    >>> from arcgrad.recipes.data import collate
-    >>> from arcgrad.recipes.experiment import override
-    >>> from arcgrad.recipes.recognizer import Recognizer, load_data
+    >>> from arcgrad.recipes.data import collate, load_data
+    >>> from arcgrad.recipes.experiments import find, override
+    >>> from arcgrad.recipes.recognizer import Recognizer
     >>> tiny = override(find("demo"), ["data.train=8", "data.validation=4", "data.test=4"])
     >>> splits = load_data(tiny)
     >>> recognizer = Recognizer.for_data(tiny, splits.train)
@@ -196,13 +153,12 @@ class Recognizer(nn.Module):
         ):
             if wanted != (given is not None):
                 raise ValueError(
-                    f"Recognizer: {name} must be given if the settings want them and else not, but "
-                    f"it is {type(given).__name__}"
+                    f"Recognizer: {name} must be given if and only if the settings ask for them, "
+                    f"but it is {type(given).__name__}"
                 )
         self.tokenizer, self.height = tokenizer, height
         self._pruned, self._inner = transitions, inner
-        self.first_label = int(loss.blank != "none")
-        self.is_speech = experiment.data.corpus in SPEECH
+        self.first_label, self.is_speech = loss.first_label, experiment.data.is_speech
         num_labels = len(tokenizer.tokens) + self.first_label
         self.network = _network(experiment, height, num_labels, inner)
         lexicon = None
@@ -230,14 +186,13 @@ class Recognizer(nn.Module):
 
     @classmethod
     def for_data(cls, experiment: Experiment, dataset: Dataset) -> Recognizer:
-        """A recogniser for inputs as those of a data set, with the n-grams of its texts."""
+        """Make a recogniser for the inputs of a data set, with the n-grams of its texts."""
         _check(experiment)
-        num_labels = len(dataset.tokenizer.tokens) + (experiment.loss.blank != "none")
         return cls(
             experiment,
             dataset.tokenizer,
             dataset[0].input.shape[0],
-            transitions=_transitions(experiment.loss, num_labels, dataset),
+            transitions=_transitions(experiment.loss, dataset),
             inner=_inner_pieces(experiment.model, dataset.texts),
         )
 
@@ -245,7 +200,7 @@ class Recognizer(nn.Module):
     def load(
         cls, experiment: Experiment, folder: str | os.PathLike[str], height: int
     ) -> Recognizer:
-        """A recogniser with what :meth:`save` wrote; its parameters are new."""
+        """Make a recogniser from the files of :meth:`save`, with new parameters."""
         path = Path(folder)
         transitions, inner = None, None
         if experiment.loss.prune is not None:
@@ -256,7 +211,7 @@ class Recognizer(nn.Module):
         return cls(experiment, tokenizer, height, transitions=transitions, inner=inner)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Writes what was learned of the training texts: tokens and transitions."""
+        """Write what depends on the training texts: tokens, transitions and inner pieces."""
         path = Path(folder)
         self.tokenizer.save(path / TOKENS)
         if self._pruned is not None:
@@ -266,27 +221,31 @@ class Recognizer(nn.Module):
             _files.write(path / INNER, text.encode())
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The emissions ``[B, T, C]`` of a batch, and their lengths."""
+        """Return the emissions ``[B, T, C]`` of a batch, and their lengths."""
         inputs = batch.inputs.transpose(1, 2) if self.is_speech else batch.inputs
         found: tuple[Tensor, Tensor] = self.network(inputs, batch.input_lengths)
         return found
 
-    def loss(self, emissions: Tensor, lengths: Tensor, batch: Batch) -> Tensor:
-        """The loss of each example, divided by the number of its letters.
+    @property
+    def device(self) -> torch.device:
+        """The device of the network."""
+        return next(self.parameters()).device
 
-        It is 0 for a target that does not fit into its frames.
+    def loss(self, emissions: Tensor, lengths: Tensor, batch: Batch) -> Tensor:
+        """Return the loss of each example ``[B]``, divided by the number of letters of its text.
+
+        A target that does not fit into its frames has loss 0.
         """
-        if self.criterion.lexicon is None:
-            targets = batch.targets + self.first_label
-            losses: Tensor = self.criterion(emissions, targets, lengths, batch.target_lengths)
-        else:
-            texts = [self._known(text) for text in batch.texts]
-            losses = self.criterion(emissions, texts, lengths)
+        targets: Any = batch.targets + self.first_label
+        target_lengths: Tensor | None = batch.target_lengths
+        if self.criterion.lexicon is not None:
+            targets, target_lengths = [self._spellable(text) for text in batch.texts], None
+        losses: Tensor = self.criterion(emissions, targets, lengths, target_lengths)
         letters = torch.tensor([max(len(text), 1) for text in batch.texts])
         return losses / letters.to(losses)
 
     def transcribe(self, emissions: Tensor, lengths: Tensor) -> list[str]:
-        """The text of the best path of each example."""
+        """Return the text of the best path of each example."""
         return [
             self.tokenizer.decode(label - self.first_label for label in labels)
             for labels in self.criterion.viterbi(emissions, lengths)
@@ -294,15 +253,17 @@ class Recognizer(nn.Module):
 
     @torch.no_grad()
     def align(self, emissions: Tensor, length: int, text: str) -> list[agt.TokenSpan]:
-        """Where each token of a text lies in the emissions ``[T, C]`` of an example."""
+        """Return the position of each token of a text in the emissions ``[T, C]`` of an example."""
+        target: str | list[int]
         if self.criterion.lexicon is not None:
-            return self.criterion.forced_align(emissions[:length], [self._known(text)])[0]
-        labels = self.tokenizer.encode(text, skip_unknown=True)
-        target = [label + self.first_label for label in labels]
+            target = self._spellable(text)
+        else:
+            labels = self.tokenizer.encode(text, skip_unknown=True)
+            target = [label + self.first_label for label in labels]
         return self.criterion.forced_align(emissions[:length], [target])[0]
 
-    def _known(self, text: str) -> str:
-        """A text without the letters that no piece has."""
+    def _spellable(self, text: str) -> str:
+        """Return a text without the letters that occur in no word piece."""
         assert isinstance(self.criterion.lexicon, ag.lexicon.Lexicon)
         known = {*self.criterion.lexicon.graphemes, " "}
         return "".join(letter for letter in text if letter in known)

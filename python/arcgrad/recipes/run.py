@@ -1,4 +1,4 @@
-"""The folder of a run: its settings, its numbers and its checkpoints."""
+"""The folder of a run: its settings, metrics and checkpoints."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ import torch
 
 from arcgrad import _files
 
-from .experiment import Experiment, from_dict, to_dict
+from .experiments import Experiment, from_dict, to_dict
 from .recognizer import Recognizer
 
 __all__ = ["Run", "load_environment", "load_history", "load_run"]
 
 BEST, LAST = "best.pt", "last.pt"
 EXPERIMENT, ENVIRONMENT = "experiment.json", "environment.json"
-METRICS, BOARD = "metrics.jsonl", "tensorboard"
+METRICS, TENSORBOARD = "metrics.jsonl", "tensorboard"
 BAD_BATCH = "bad_batch.pt"
 
 
 class Run:
-    """A folder with the checkpoints, the settings and the numbers of a training."""
+    """The folder with the checkpoints, the settings and the metrics of a training."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
 
     def save_settings(self, experiment: Experiment, recognizer: Recognizer) -> None:
-        """Makes the folder, with what :func:`load_run` needs beside a checkpoint."""
+        """Create the folder, with all that :func:`load_run` needs except a checkpoint."""
         self.path.mkdir(parents=True, exist_ok=True)
         recognizer.save(self.path)
         self._save_json(EXPERIMENT, to_dict(experiment))
 
     def settings(self, op: str) -> Experiment:
-        """The settings of the run."""
+        """Read the settings of the run."""
         return from_dict(self._load_json(op, EXPERIMENT), source=self.path / EXPERIMENT)
 
     def save_environment(self, environment: dict[str, Any], *, is_first: bool) -> None:
-        """Saves what the run starts or goes on with; what it ran with earlier is kept."""
+        """Save the environment of a new or resumed run; earlier environments are kept."""
         earlier: list[dict[str, Any]] = []
         if not is_first and (self.path / ENVIRONMENT).exists():
             before = self.environment("train")
@@ -49,22 +49,22 @@ class Run:
         self._save_json(ENVIRONMENT, {**environment, "earlier": earlier})
 
     def environment(self, op: str) -> dict[str, Any]:
-        """What the run ran with."""
+        """Read the environment of the run."""
         return self._load_json(op, ENVIRONMENT)
 
     def save(self, name: str, content: dict[str, Any]) -> None:
-        """Replaces a file by tensors and plain values."""
+        """Write tensors and plain values to a file, atomically."""
         buffer = io.BytesIO()
         torch.save(content, buffer)
         _files.write(self.path / name, buffer.getvalue())
 
     def load(self, op: str, name: str) -> dict[str, Any]:
-        """The content of a checkpoint."""
+        """Read a checkpoint."""
         path = self.path / name
         if not path.exists():
             hint = ""
             if name == BEST and (self.path / LAST).exists():
-                hint = "; it was interrupted in its first epoch: resume it, or take the last one"
+                hint = "; it was interrupted in its first epoch: resume it, or use the last one"
             raise ValueError(
                 f"{op}: a run must have a checkpoint, but there is no {str(path)!r}{hint}"
             )
@@ -94,7 +94,7 @@ class Run:
         return content
 
     def save_metrics(self, history: list[dict[str, float]]) -> None:
-        """Writes the numbers of all epochs."""
+        """Write the metrics of all epochs."""
         lines = "".join(json.dumps(numbers) + "\n" for numbers in history)
         _files.write(self.path / METRICS, lines.encode())
 
@@ -102,7 +102,7 @@ class Run:
 def load_run(
     path: str | os.PathLike[str], checkpoint: str = "best"
 ) -> tuple[Experiment, Recognizer]:
-    """The settings and the recogniser of a run.
+    """Load the settings and the recogniser of a run.
 
     Args:
         path: The folder of the run.
@@ -132,14 +132,15 @@ def load_run(
 
 
 def load_environment(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What a run ran with: versions, the machine, the command.
+    """Load the environment of a run: versions, the machine, the command.
 
     Args:
         path: The folder of the run.
 
     Returns:
-        What :func:`arcgrad.recipes.environment.describe_environment` gave when the run was last
-        started, with a list ``earlier`` of what it gave before the run was resumed.
+        The environment of the last start, by
+        :func:`arcgrad.recipes.training.describe_environment`, with a list ``earlier`` of the
+        environments before the run was resumed.
 
     Raises:
         ValueError: If there is no such run.
@@ -154,7 +155,7 @@ def load_environment(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def load_history(path: str | os.PathLike[str]) -> list[dict[str, float]]:
-    """The numbers of each epoch of a run; none if no epoch was finished.
+    """Load the metrics of each epoch of a run; an empty list if no epoch was completed.
 
     Args:
         path: The folder of the run.

@@ -1,8 +1,8 @@
 """Data: corpora, features, tokenizers and batches.
 
-Each corpus is a module with ``load``, which gives training, validation and test data: ``letters``
-(handwriting, in the package), ``digits`` (speech, in the repository), and, wherever a user has
-them, ``iam``, ``librispeech`` and ``wsj``, which ``prepare`` first. Needs
+Each corpus is a module with a function ``load``, which returns training, validation and test data:
+``letters`` (handwriting, part of the package), ``digits`` (speech, part of the repository), and
+``iam``, ``librispeech`` and ``wsj``, which users bring and ``prepare``. Needs
 ``pip install 'arcgrad[recipes]'``.
 """
 
@@ -19,8 +19,10 @@ except ImportError as error:
 
 from . import digits, iam, letters, librispeech, wsj
 from ._audio import read_audio
-from .examples import Batch, BucketSampler, Dataset, Example, Key, Splits, collate
+from .corpora import load_data, load_split, read_split
+from .examples import Batch, BucketSampler, Dataset, Example, Key, Split, Splits, collate
 from .images import ImageAugmentation, ImageDataset, Pixels, read_image
+from .inputs import Input, dataset_input, input_features, read_input
 from .manifests import CorpusError, Prepared
 from .speech import LogMel, SpecAugment, SpeechDataset
 from .tokenizers import BOUNDARY, Letters, Tokenizer, WordPieces, load_tokenizer
@@ -34,6 +36,7 @@ __all__ = [
     "Example",
     "ImageAugmentation",
     "ImageDataset",
+    "Input",
     "Key",
     "Letters",
     "LogMel",
@@ -41,16 +44,23 @@ __all__ = [
     "Prepared",
     "SpecAugment",
     "SpeechDataset",
+    "Split",
     "Splits",
     "Tokenizer",
     "WordPieces",
     "collate",
+    "dataset_input",
     "digits",
     "iam",
+    "input_features",
     "letters",
     "librispeech",
+    "load_data",
+    "load_split",
     "load_tokenizer",
     "read_audio",
     "read_image",
+    "read_input",
+    "read_split",
     "wsj",
 ]

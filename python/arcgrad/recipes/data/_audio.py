@@ -1,4 +1,4 @@
-"""Recordings in files, through libsndfile."""
+"""Read recordings with libsndfile."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def read_audio(path: Path, rate: int) -> Floats:
     """The samples of a recording of one channel.
 
     Args:
-        path: A file that libsndfile reads: FLAC, WAV, SPHERE that is not compressed, ...
-        rate: The samples per second that it must have.
+        path: A file that libsndfile reads: FLAC, WAV, uncompressed SPHERE, ...
+        rate: The required samples per second.
 
     Returns:
         The samples in [-1, 1].
@@ -53,7 +53,7 @@ def read_audio(path: Path, rate: int) -> Floats:
     (800,)
     """
     if not path.exists():
-        raise ValueError(f"read_audio: {str(path)!r} must be there, but it is missing")
+        raise ValueError(f"read_audio: {str(path)!r} must exist, but it is missing")
     try:
         samples, found = soundfile.read(path, dtype="float32")
     except soundfile.LibsndfileError as error:
@@ -64,7 +64,7 @@ def read_audio(path: Path, rate: int) -> Floats:
         channels = 1 if samples.ndim == 1 else samples.shape[1]
         raise ValueError(
             f"read_audio: {str(path)!r} must have one channel and {rate} samples per second, but "
-            f"it has {channels} and {found}; convert it, such as with ffmpeg -i in.wav -ac 1 -ar "
-            f"{rate} out.wav"
+            f"it has {channels} and {found}; convert it, for example with ffmpeg -i in.wav -ac 1 "
+            f"-ar {rate} out.wav"
         )
     return np.asarray(samples)

@@ -1,4 +1,4 @@
-"""Random numbers that depend on what they are for, and on nothing that ran before."""
+"""Random generators that depend on their purpose and key only, not on earlier draws."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 
 
 def stream(purpose: str, *key: int) -> np.random.Generator:
-    """A generator for a purpose and a key, such as the seed, the epoch and the index."""
+    """Return a generator for a purpose and a key, such as the seed, the epoch and the index."""
     return np.random.default_rng([zlib.crc32(purpose.encode()), *key])
 
 
 def check_seed(op: str, seed: int) -> None:
-    """Raises unless a seed can be one."""
+    """Raise if a seed is negative."""
     if seed < 0:
         raise ValueError(f"{op}: the seed must not be negative, but it is {seed}")

@@ -1,7 +1,7 @@
 """Real speech: strings of spoken digits, spelled in letters.
 
 3,000 recordings of English digits by 6 speakers, 8 kHz: the Free Spoken Digit Dataset, CC BY-SA
-4.0. The recordings are in the repository (``data/digits``) and not in the package.
+4.0. The recordings are in the repository (``data/digits``), not in the package.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight",
 RATE = 8000
 AUDIO, INDEX = "fsdd.flac", "fsdd_index.npz"
 
-# The recordings of each split: those of all speakers are mixed.
+# The recordings of each split; every split has all speakers.
 RECORDINGS = {"train": (0, 2400), "validation": (2400, 2700), "test": (2700, 3000)}
 MIN_DIGITS, MAX_DIGITS = 2, 6
 
-#: The masks for training strings, which are short.
+#: The masks of training strings, which are short.
 AUGMENTATION = SpecAugment(max_frequencies=15, max_frames=20)
 
 
 class DigitStrings(SpeechDataset):
-    """Strings of recordings, one after the other.
+    """Strings of concatenated recordings.
 
     Args:
-        samples: Of all recordings, in [-1, 1].
-        begins: Where each recording begins; one more than there are recordings.
+        samples: The samples of all recordings, in [-1, 1].
+        begins: The start of each recording, and the end of the last one.
         strings: The recordings of each example.
         args: As for :class:`SpeechDataset`.
         kwargs: As for :class:`SpeechDataset`.
@@ -55,30 +55,30 @@ class DigitStrings(SpeechDataset):
         self._samples, self._begins, self._strings = samples, begins, list(strings)
 
     def samples(self, index: int) -> Floats:
-        """The samples of an example as they are, in [-1, 1]."""
+        """Return the original samples of an example, in [-1, 1]."""
         ranges = [(self._begins[r], self._begins[r + 1]) for r in self._strings[index]]
         return np.concatenate([self._samples[begin:end] for begin, end in ranges])
 
 
 def find(data_path: str | os.PathLike[str] | None = None) -> Path:
-    """The folder with the recordings.
+    """Find the folder with the recordings.
 
     Args:
-        data_path: The folder itself. By default ``data/digits`` of the checkout that this file is
-            in, or of the working directory.
+        data_path: The folder itself. By default ``data/digits`` of the checkout of this file, or of
+            the working directory.
 
     Raises:
-        ValueError: If the recordings are not there.
+        ValueError: If the recordings are missing.
     """
-    places = [Path(__file__).parents[4] / "data/digits", Path("data/digits").absolute()]
+    folders = [Path(__file__).parents[4] / "data/digits", Path("data/digits").absolute()]
     if data_path is not None:
-        places = [Path(data_path)]
-    for place in places:
-        if (place / AUDIO).is_file() and (place / INDEX).is_file():
-            return place
-    looked = " and ".join(repr(str(place)) for place in dict.fromkeys(places))
+        folders = [Path(data_path)]
+    for folder in folders:
+        if (folder / AUDIO).is_file() and (folder / INDEX).is_file():
+            return folder
+    searched = " and ".join(repr(str(folder)) for folder in dict.fromkeys(folders))
     raise ValueError(
-        f"digits.find: a folder must have {AUDIO} and {INDEX}, but {looked} do not; they are in "
+        f"digits.find: a folder must have {AUDIO} and {INDEX}, but {searched} do not; they are in "
         "data/digits of arcgrad's repository: pass that as data_path"
     )
 
@@ -95,23 +95,23 @@ def load(
 ) -> Splits[DigitStrings]:
     """Strings of 2 to 6 spoken digits such as "three one nine".
 
-    Recordings are split into 2400 for training, 300 for validation and 300 for the test; strings
-    are drawn from these at random.
+    The strings of each split are drawn at random from its recordings: 2400 for training, 300 for
+    validation and 300 for the test.
 
     Args:
-        data_path: The folder with the recordings, if it is not found by :func:`find`.
+        data_path: The folder with the recordings; None to search it with :func:`find`.
         train: The number of training strings.
         validation: The number of validation strings.
         test: The number of test strings.
-        features: What is made of the samples; by default ``LogMel(rate=8000)``.
+        features: The preprocessing of samples; by default ``LogMel(rate=8000)``.
         augmentation: Masks for training examples, or None.
-        seed: What strings and masks derive from.
+        seed: The seed of strings and masks.
 
     Returns:
         The data sets, with letters as tokens.
 
     Raises:
-        ValueError: If the recordings are not there or damaged, a size is not positive, or the
+        ValueError: If the recordings are missing or damaged, a size is not positive, or the
             features are for another rate.
 
     >>> from arcgrad.recipes.data import digits

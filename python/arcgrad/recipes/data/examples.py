@@ -1,4 +1,4 @@
-"""What all data sets have in common: examples, batches, and the order in which they come."""
+"""Examples, batches, data sets, and the order of batches in an epoch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .tokenizers import Tokenizer
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 
-# How much the lengths of examples are blurred before they are sorted.
+# The relative noise on the lengths of examples before they are sorted.
 BLUR = 0.1
 
 DatasetT = TypeVar("DatasetT", bound="Dataset")
@@ -29,7 +29,7 @@ DatasetT = TypeVar("DatasetT", bound="Dataset")
 class Key:
     """An example in an epoch.
 
-    The epoch is part of the key, so that workers of a loader need not be told about it.
+    Since the key has the epoch, the workers of a loader have no state.
     """
 
     epoch: int
@@ -38,10 +38,10 @@ class Key:
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """An input and what it says.
+    """An input and its text.
 
     Attributes:
-        input: ``[height, length]``: an image with its columns, or features with their frames.
+        input: ``[height, length]``: the columns of an image, or the frames of a recording.
         target: The labels of the text, by the tokenizer of the data set.
         text: The text, with spaces between words.
         id: The name of the example in its corpus.
@@ -60,7 +60,7 @@ class Example:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Examples side by side.
+    """A padded batch of examples.
 
     Attributes:
         inputs: ``[B, height, T]``, with zeros after the end of each input.
@@ -82,11 +82,11 @@ class Batch:
         return len(self.ids)
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Batch:
-        """The batch with its inputs on a device; the losses take the rest from the host."""
+        """Return the batch with its inputs on a device; losses use the rest on the host."""
         return self._with_inputs(self.inputs.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> Batch:
-        """The batch with its inputs in pinned memory."""
+        """Return the batch with its inputs in pinned memory."""
         return self._with_inputs(self.inputs.pin_memory())
 
     def _with_inputs(self, inputs: Tensor) -> Batch:
@@ -95,13 +95,13 @@ class Batch:
 
 
 def collate(examples: Sequence[Example]) -> Batch:
-    """Puts examples side by side, each padded with zeros to the longest.
+    """Pad examples with zeros and stack them.
 
-    Zero is the mean of a normalised input. Lengths are exact, so that padding need not take part in
-    anything.
+    Zero is the mean of a normalised input. The exact lengths allow networks and losses to mask the
+    padding.
 
     Args:
-        examples: At least one, all of the same height.
+        examples: At least one example, all of the same height.
 
     Returns:
         The batch.
@@ -118,10 +118,10 @@ def collate(examples: Sequence[Example]) -> Batch:
     (torch.Size([2, 2, 5]), [3, 5], [[1, 0], [1, 2]])
     """
     if not examples:
-        raise ValueError("collate: a batch must have an example, but there is none")
+        raise ValueError("collate: a batch must have at least one example, but it has 0")
     heights = sorted({example.input.shape[0] for example in examples})
     if len(heights) > 1:
-        raise ValueError(f"collate: inputs must have one height, but they have {heights}")
+        raise ValueError(f"collate: inputs must have the same height, but they have {heights}")
     input_lengths = torch.tensor([example.length for example in examples])
     target_lengths = torch.tensor([len(example.target) for example in examples])
     inputs = torch.zeros(len(examples), heights[0], int(input_lengths.max()))
@@ -136,20 +136,20 @@ def collate(examples: Sequence[Example]) -> Batch:
 
 
 class Dataset(torch_data.Dataset[Example], abc.ABC):
-    """Examples with texts, a tokenizer, and randomness from the seed, the epoch and the index.
+    """Examples with texts, a tokenizer, and augmentation that depends on seed, epoch and index.
 
-    An example is ``dataset[Key(epoch, index)]``, or ``dataset[index]`` in epoch 0; the same key
-    gives the same example, in whatever process. Subclasses say what the input is.
+    An example is ``dataset[Key(epoch, index)]``, or ``dataset[index]`` for epoch 0; the same key
+    gives the same example in every process. Subclasses define the input.
 
     Args:
         ids: The name of each example.
         texts: The text of each example.
-        lengths: The length of each input before it is changed at random, to sort by.
-        tokenizer: Turns texts into labels.
-        split: Texts of ``"train"`` must be spelled wholly; what a tokenizer of the training text
-            does not know is left out of targets for validation and test. The texts stay whole, so
-            that such letters count as errors.
-        seed: What all randomness derives from.
+        lengths: The length of each input before augmentation, to sort by.
+        tokenizer: Converts texts to labels.
+        split: For ``"train"``, all letters of a text must be known to the tokenizer. For validation
+            and test, unknown letters are left out of targets but stay in the texts, so that they
+            count as errors.
+        seed: The seed of all randomness.
 
     Raises:
         ValueError: If the seed is negative, or the numbers of ids, texts and lengths differ.
@@ -192,14 +192,14 @@ class Dataset(torch_data.Dataset[Example], abc.ABC):
         return Example(self._input(index, rng), target, text, self.ids[index])
 
     def with_tokenizer(self: DatasetT, tokenizer: Tokenizer) -> DatasetT:
-        """The same examples with targets by another tokenizer."""
+        """Return the same examples with targets of another tokenizer."""
         other = copy.copy(self)
         other.tokenizer = tokenizer
         return other
 
     @abc.abstractmethod
     def _input(self, index: int, rng: np.random.Generator) -> Tensor:
-        """The input ``[height, length]`` of an example, changed at random where that is wanted."""
+        """Return the input ``[height, length]`` of an example, augmented if enabled."""
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ class Splits(Generic[DatasetT]):
     test: DatasetT
 
     def with_tokenizer(self, tokenizer: Tokenizer) -> Splits[DatasetT]:
-        """The same examples with targets by another tokenizer, such as word pieces."""
+        """Return the same examples with targets of another tokenizer, such as word pieces."""
         parts = (
             part.with_tokenizer(tokenizer) for part in (self.train, self.validation, self.test)
         )
@@ -219,24 +219,23 @@ class Splits(Generic[DatasetT]):
 
 
 class BucketSampler(torch_data.Sampler[list[Key]]):
-    """Batches of examples of similar length, in an order that the seed and the epoch decide.
+    """Batches of examples of similar length, in an order that depends on the seed and the epoch.
 
-    All processes of a distributed run cut the same batches and take their part of each: part
-    ``rank`` of ``world_size``. So they do the same number of steps, and together the steps that one
-    process would do.
+    All processes of a distributed run make the same batches and take every ``world_size``-th
+    example of each, from example ``rank`` on. So they take the same number of steps, and together
+    the steps of a single process.
 
     Args:
         lengths: The length of each example.
-        batch_size: The number of examples in a batch, of all processes together.
-        shuffle: Whether lengths are blurred a little before they are sorted, so that batches differ
-            from epoch to epoch, and batches come in random order; else they come from long to
-            short.
-        drop_last: Whether all batches are full, for which up to ``batch_size - 1`` examples are
-            left out of an epoch, at random if ``shuffle``. Else all examples are used once and the
-            sizes of batches differ by at most one; of several processes each has an example in each
-            batch, or two where ``batch_size`` gives it one and examples are left over.
-        seed: What the order derives from.
-        rank: The number of this process.
+        batch_size: The number of examples in a batch, over all processes.
+        shuffle: Whether to add noise to lengths before they are sorted, so that batches differ
+            between epochs, and to shuffle batches; otherwise batches go from long to short.
+        drop_last: Whether all batches are full; up to ``batch_size - 1`` examples are then left out
+            of an epoch, at random if ``shuffle``. Otherwise every example is used once, the sizes
+            of batches differ by at most one, and every process has an example in each batch. If
+            ``batch_size`` equals ``world_size``, left-over examples enlarge some batches.
+        seed: The seed of the order.
+        rank: The rank of this process.
         world_size: The number of processes.
 
     Raises:
@@ -286,7 +285,7 @@ class BucketSampler(torch_data.Sampler[list[Key]]):
         self._epoch = self._done = 0
 
     def set_epoch(self, epoch: int, num_done: int = 0) -> None:
-        """Chooses the epoch to iterate over, and how many of its batches were done before."""
+        """Set the epoch to iterate over, and the number of its batches to skip."""
         if epoch < 0 or not 0 <= num_done <= self._num_batches:
             raise ValueError(
                 "set_epoch: the epoch must not be negative and at most "
@@ -298,16 +297,20 @@ class BucketSampler(torch_data.Sampler[list[Key]]):
         return self._num_batches - self._done
 
     def __iter__(self) -> Iterator[list[Key]]:
-        for batch in self.whole_batches():
-            yield batch[self._rank :: self._world_size]
+        for whole in self.whole_batches():
+            yield self.part(whole)
+
+    def part(self, whole: list[Key]) -> list[Key]:
+        """Return the part of a whole batch that belongs to this process."""
+        return whole[self._rank :: self._world_size]
 
     def whole_batches(self) -> list[list[Key]]:
-        """The batches that are left of the epoch, of all processes together."""
+        """Return the remaining batches of the epoch, each with the parts of all processes."""
         batches = self._batches()[self._done :]
         return [[Key(self._epoch, int(index)) for index in batch] for batch in batches]
 
     def _batches(self) -> list[np.ndarray[tuple[int], np.dtype[np.int64]]]:
-        """The batches of the epoch, of all processes."""
+        """Return the indices of all batches of the epoch, over all processes."""
         rng = stream("batches", self._seed, self._epoch)
         lengths, chosen = self._lengths, np.arange(self._num_examples)
         if self._shuffle:
@@ -318,4 +321,4 @@ class BucketSampler(torch_data.Sampler[list[Key]]):
         by_length = chosen[np.argsort(-lengths[chosen], kind="stable")]
         batches = np.array_split(by_length, self._num_batches)
         order = rng.permutation(len(batches)) if self._shuffle else range(len(batches))
-        return [batches[place] for place in order]
+        return [batches[index] for index in order]

@@ -1,6 +1,6 @@
 """The IAM handwriting database: lines or words of scanned forms (licensed; fki.tic.heia-fr.ch).
 
-What is read of its folder:
+These files of its folder are read:
 
 * texts and boxes: ``lines.txt`` or ``words.txt``, or else ``xml/<form>.xml``;
 * images: the forms ``<form>.png``, from which lines are cut, or else the lines themselves,
@@ -35,7 +35,7 @@ SPLIT_FILES = {
     "validation": ("validationset1.txt",),
     "test": ("validationset2.txt", "testset.txt"),
 }
-# Where the parts of the distribution may have been unpacked.
+# The folders into which the parts of the distribution may have been unpacked.
 TEXT_FOLDERS = (".", "ascii", "task", "largeWriterIndependentTextLineRecognitionTask")
 FORM_FOLDERS = (".", "forms", "formsA-D", "formsE-H", "formsI-Z")
 
@@ -43,7 +43,7 @@ FORM_FOLDERS = (".", "forms", "formsA-D", "formsE-H", "formsI-Z")
 MEAN, STD = 0.912, 0.168
 HEIGHT = 64
 
-#: The changes for training images.
+#: The augmentation of training images.
 AUGMENTATION = ImageAugmentation()
 
 # The fields of a row before its text; words have a tag where lines have the number of components.
@@ -69,7 +69,7 @@ class Entry(NamedTuple):
 
 
 def clean(text: str) -> str:
-    """A transcript as texts have it: ``|`` separates words, ``#`` is deleted.
+    """Return a clean transcript: ``|`` separates words, ``#`` is deleted.
 
     >>> from arcgrad.recipes.data import iam
     >>> iam.clean("A|MOVE|to|stop|Mr.|Gaitskell#|from")
@@ -87,21 +87,21 @@ def prepare(
     check_only: bool = False,
     progress: Callable[[Sequence[Any]], Iterable[Any]] = iter,
 ) -> Prepared:
-    """Reads IAM's folder, cuts lines from forms, and writes manifests.
+    """Read IAM's folder, cut lines from forms, and write manifests.
 
-    Lines whose segmentation is marked as wrong are used, such words are not. What is wholly crossed
-    out is left out.
+    Lines whose segmentation is marked as wrong are used; such words are not. Lines and words that
+    are completely crossed out are left out.
 
     Args:
         data_path: The folder of the corpus.
-        out: The folder for manifests and cut images; by default ``arcgrad`` in that of the corpus.
+        out: The folder for manifests and cut images; by default ``arcgrad`` in the corpus folder.
         unit: ``"lines"`` or ``"words"``.
-        allow_missing: Whether examples with problems are left out; else they raise.
-        check_only: Whether the corpus is looked at and nothing is written.
+        allow_missing: Whether to leave out examples with problems instead of raising.
+        check_only: Whether to check the corpus and write nothing.
         progress: Wraps the sequence of forms to show progress.
 
     Returns:
-        What was written, or would have been.
+        A summary.
 
     Raises:
         CorpusError: If files are missing or cannot be read; the message counts and names them.
@@ -119,7 +119,7 @@ def prepare(
 
     known = {entry.line for entry in entries}
     for name in split_of:
-        # All words of a line may be segmented wrongly.
+        # A line may have no words left if all are segmented wrongly.
         if name not in known and unit == "lines":
             problems.add("lines of the splits without text", name)
     forms: dict[str, list[Entry]] = {}
@@ -224,7 +224,7 @@ def _images(
     *,
     check_only: bool,
 ) -> Iterable[tuple[Entry, Line]]:
-    """The rows of the lines or words of a form, which are cut from it or are there already."""
+    """The rows of the lines or words of a form, cut from it or from existing images."""
     page_path = _find(root, FORM_FOLDERS, f"{form}.png")
     if page_path is None:
         for entry in entries:
@@ -284,15 +284,15 @@ def load(
     """Lines or words of IAM, after :func:`prepare`.
 
     Args:
-        data_path: The folder of the corpus, or that with its manifests.
+        data_path: The folder of the corpus, or the folder with its manifests.
         unit: ``"lines"`` or ``"words"``.
-        height: The height to which images are brought.
-        augmentation: Random changes of training images, or None.
-        limit: The most examples of each split, the first ones; by default all.
-        seed: What random changes derive from.
+        height: The height to which images are scaled.
+        augmentation: The augmentation of training images, or None.
+        limit: The maximum number of examples of each split; None for all.
+        seed: The seed of the augmentation.
 
     Returns:
-        The data sets, with letters as tokens, those of all splits.
+        The data sets, with the letters of all splits as tokens.
 
     Raises:
         ValueError: If there are no manifests, or they are damaged.

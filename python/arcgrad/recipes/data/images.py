@@ -1,4 +1,4 @@
-"""Images of handwriting: size, normalisation and random changes."""
+"""Images of handwriting: scaling, normalisation and augmentation."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ WHITE = 255
 
 @dataclass(frozen=True)
 class ImageAugmentation:
-    """The random changes of the paper: resize and crop, rotation, brightness and contrast.
+    """The augmentation of the paper: resize and crop, rotation, brightness and contrast.
 
-    The defaults are those for lines cut from scanned pages.
+    The defaults suit lines cut from scanned pages.
 
     Args:
-        jitter: The image is moved by up to this many pixels, white coming in at the sides.
+        jitter: The maximum shift in pixels; the border is filled with white.
         stretch: The width is multiplied by a factor from ``1 - stretch`` to ``1 + stretch``.
-        rotation: The image is rotated by up to this many degrees.
+        rotation: The maximum rotation in degrees.
         brightness: Greys are multiplied by a factor from ``1 - brightness`` to ``1 + brightness``.
-        contrast: Distances from the mean grey, likewise.
+        contrast: Differences from the mean grey are multiplied, likewise.
 
     Raises:
-        ValueError: If a number is negative, or a share is not below 1.
+        ValueError: If a number is negative, or a fraction is not below 1.
 
     >>> import numpy as np
     >>> from PIL import Image
@@ -51,15 +51,15 @@ class ImageAugmentation:
     contrast: float = 0.5
 
     def __post_init__(self) -> None:
-        shares = self.stretch, self.brightness, self.contrast
-        if min(self.jitter, self.rotation, *shares) < 0 or max(shares) >= 1:
+        fractions = self.stretch, self.brightness, self.contrast
+        if min(self.jitter, self.rotation, *fractions) < 0 or max(fractions) >= 1:
             raise ValueError(
-                "ImageAugmentation: numbers must not be negative and shares must be below 1, but "
-                f"they are {self}"
+                "ImageAugmentation: numbers must not be negative and fractions must be below 1, "
+                f"but they are {self}"
             )
 
     def __call__(self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
-        """A changed copy of a grey image, of the same height."""
+        """Return an augmented copy of a grey image, of the same height."""
         x, y = (int(offset) for offset in rng.integers(0, 2 * self.jitter, 2, endpoint=True))
         factor = rng.uniform(1 - self.stretch, 1 + self.stretch)
         angle = rng.uniform(-self.rotation, self.rotation)
@@ -76,16 +76,16 @@ class ImageAugmentation:
 
 
 def scaled_width(width: int, height: int, new_height: int) -> int:
-    """The width of an image that is brought to another height."""
+    """Return the width of an image that is scaled to another height."""
     return max(1, round(width * new_height / height))
 
 
 @dataclass(frozen=True)
 class Pixels:
-    """What is made of an image: brought to one height, and normalised.
+    """The preprocessing of images: scaling to one height, and normalisation.
 
     Args:
-        height: The height to which images are brought; the width follows.
+        height: The height to which images are scaled, with their aspect ratio.
         mean: The mean of all pixels of the corpus, on a scale from 0 (black) to 1.
         std: Their standard deviation.
 
@@ -110,7 +110,7 @@ class Pixels:
             )
 
     def __call__(self, image: Image.Image) -> Tensor:
-        """The pixels ``[height, width]`` of a grey image; white paper has the largest value."""
+        """Return the pixels ``[height, width]`` of a grey image; white has the largest value."""
         if image.height != self.height:
             width = scaled_width(image.width, image.height, self.height)
             image = image.resize((width, self.height), Image.Resampling.BILINEAR)
@@ -119,10 +119,10 @@ class Pixels:
 
 
 def read_image(path: str | os.PathLike[str]) -> Image.Image:
-    """An image from a file, in grey and upright; what is transparent is white.
+    """Read an image in grey and upright; transparent pixels become white.
 
     Args:
-        path: A file that Pillow reads: PNG, JPEG, TIFF, ...; of several pages the first is taken.
+        path: A file that Pillow reads: PNG, JPEG, TIFF, ...; only the first page is used.
 
     Raises:
         ValueError: If the file is missing or cannot be read.
@@ -134,11 +134,11 @@ def read_image(path: str | os.PathLike[str]) -> Image.Image:
     255
     """
     if not Path(path).exists():
-        raise ValueError(f"read_image: {str(path)!r} must be there, but it is missing")
+        raise ValueError(f"read_image: {str(path)!r} must exist, but it is missing")
     try:
         with Image.open(path) as file:
             return _grey(ImageOps.exif_transpose(file))
-    # Besides errors of files, Pillow raises these for damaged ones.
+    # Pillow raises these errors for damaged files.
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise ValueError(
             f"read_image: {str(path)!r} must be an image, but reading it fails: {error}"
@@ -146,7 +146,7 @@ def read_image(path: str | os.PathLike[str]) -> Image.Image:
 
 
 def _grey(image: Image.Image) -> Image.Image:
-    if image.mode.startswith("I"):  # 16 bits, which a conversion would cut off instead of scaling
+    if image.mode.startswith("I"):  # 16 bits: a conversion would clip instead of scaling
         return Image.fromarray((np.asarray(image).clip(0, 65535) // 257).astype(np.uint8))
     if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
         paper = Image.new("RGBA", image.size, "white")
@@ -155,12 +155,12 @@ def _grey(image: Image.Image) -> Image.Image:
 
 
 class ImageDataset(Dataset):
-    """Images with texts; the input is ``[height, width]``, white paper being the largest value.
+    """Images with texts; the input is ``[height, width]``, and white has the largest value.
 
     Args:
         args: As for :class:`Dataset`.
-        pixels: What is made of an image.
-        augmentation: Random changes, or None.
+        pixels: The preprocessing of images.
+        augmentation: The augmentation, or None.
         kwargs: As for :class:`Dataset`.
     """
 
@@ -176,7 +176,7 @@ class ImageDataset(Dataset):
 
     @abc.abstractmethod
     def image(self, index: int) -> Image.Image:
-        """The image of an example as it is, in grey."""
+        """Return the original image of an example, in grey."""
 
     def _input(self, index: int, rng: np.random.Generator) -> Tensor:
         image = self.image(index)
@@ -186,7 +186,7 @@ class ImageDataset(Dataset):
 
 
 class ImagesInMemory(ImageDataset):
-    """Images that are kept as arrays of bytes."""
+    """Images in memory, as arrays of bytes."""
 
     def __init__(
         self, images: Sequence[np.ndarray[Any, np.dtype[np.uint8]]], *args: Any, **kwargs: Any
@@ -195,17 +195,17 @@ class ImagesInMemory(ImageDataset):
         self._images = list(images)
 
     def image(self, index: int) -> Image.Image:
-        """The image of an example as it is, in grey."""
+        """Return the original image of an example, in grey."""
         return Image.fromarray(self._images[index])
 
 
 class ImagesInFiles(ImageDataset):
-    """Images that are read when they are needed."""
+    """Images in files, which are read on demand."""
 
     def __init__(self, paths: Sequence[Path], *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._paths = list(paths)
 
     def image(self, index: int) -> Image.Image:
-        """The image of an example as it is, in grey."""
+        """Return the original image of an example, in grey."""
         return read_image(self._paths[index])

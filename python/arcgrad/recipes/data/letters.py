@@ -1,9 +1,8 @@
 """Real handwriting, shipped with the package: words, and lines of running text.
 
-6,877 words of 55 kinds by about 150 writers, as 16 x 8 bitmaps of letters; source and licence are
-in ``ocr_letters.txt``. The copies of a word stand in the order of their writers, so training,
-validation and test data are cut from each kind by position: writers of one part hardly occur in
-another.
+6,877 copies of 55 words by about 150 writers, as 16 x 8 bitmaps of letters; source and licence are
+in ``ocr_letters.txt``. The copies of a word are ordered by writer. Training, validation and test
+data are intervals of these copies, so that they have few writers in common.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ Ints = npt.NDArray[np.int64]
 ALPHABET = string.ascii_lowercase
 HEIGHT, WIDTH = 16, 8
 
-# Where validation and test data begin, as shares of the copies of a word and of the text.
+# The interval of each split, as fractions of the copies of a word and of the text.
 BEGIN = {"train": 0.0, "validation": 0.8, "test": 0.9}
 END = {"train": 0.8, "validation": 0.9, "test": 1.0}
 
-# Lines: words, letters with spaces, and white columns between letters and between words.
+# Limits of lines: words, letters with spaces, and white columns between letters and words.
 MIN_WORDS, MAX_WORDS, MAX_LETTERS = 3, 5, 32
 LETTER_GAPS, WORD_GAPS = (0, 2), (5, 9)
-# A line's letters come from copies within this share of all copies, and from no fewer than NEAREST.
+# The letters of a line come from copies within this fraction of all copies, at least NEAREST.
 ONE_HAND, NEAREST = 0.01, 4
 
 LINES = {"train": 4000, "validation": 500, "test": 500}
@@ -46,7 +45,7 @@ LINES = {"train": 4000, "validation": 500, "test": 500}
 # Mean and standard deviation of the pixels of training images, white being 1.
 NORMAL = {"words": (0.780, 0.414), "lines": (0.810, 0.393)}
 
-#: The changes for training images; they are small, as the images are.
+#: The augmentation of training images; it is weak, since the images are small.
 AUGMENTATION = ImageAugmentation(jitter=1, stretch=0.2, rotation=1.0, brightness=0.3, contrast=0.3)
 
 
@@ -56,10 +55,10 @@ class Words:
 
     Attributes:
         texts: The text of each word.
-        glyphs: The letters one after the other, ``[letters, 16, 8]``; ink is 1.
-        letters: The number of each letter in the alphabet.
-        begins: Where the letters of each word begin; one more than there are words.
-        positions: Where a word stands among its copies, in [0, 1).
+        glyphs: The concatenated letters, ``[letters, 16, 8]``; ink is 1.
+        letters: The index of each letter in the alphabet.
+        begins: The index of the first letter of each word, and the number of letters.
+        positions: The relative position of a word among its copies, in [0, 1).
     """
 
     texts: list[str]
@@ -69,14 +68,14 @@ class Words:
     positions: npt.NDArray[np.float64]
 
     def of(self, split: Split) -> Ints:
-        """The words of a split."""
+        """Return the words of a split."""
         inside = (self.positions >= BEGIN[split]) & (self.positions < END[split])
         return np.flatnonzero(inside)
 
 
 @functools.cache
 def read_words() -> Words:
-    """The words of the corpus, which the package holds.
+    """Read the words of the corpus, which are part of the package.
 
     >>> from arcgrad.recipes.data import letters
     >>> words = letters.read_words()
@@ -100,9 +99,9 @@ def read_words() -> Words:
 
 @functools.cache
 def running_text() -> str:
-    """A text for lines: what Python's ``help()`` says about its topics, each paragraph once.
+    """Return the text for lines: Python's ``help()`` on its topics, without repeated paragraphs.
 
-    It depends on the version of Python, and so do lines.
+    It depends on the version of Python, and so do the lines.
 
     >>> from arcgrad.recipes.data import letters
     >>> "a class definition" in letters.running_text()
@@ -111,12 +110,12 @@ def running_text() -> str:
     from pydoc_data.topics import topics
 
     paragraphs = (clean(part) for topic in topics.values() for part in topic.split("\n\n"))
-    # Topics quote one another, and no text for training may be in the test.
+    # Topics quote one another, but the text of training and test must be disjoint.
     return " ".join(dict.fromkeys(part for part in paragraphs if part))
 
 
 def clean(text: str) -> str:
-    """A text in the letters a to z, with single spaces.
+    """Return a text in the letters a to z, with single spaces.
 
     >>> from arcgrad.recipes.data import letters
     >>> letters.clean("It's 5 o'clock -- TIME!")
@@ -138,20 +137,21 @@ def load(
 ) -> Splits[ImagesInMemory]:
     """Handwritten words, or lines of running text written with the letters of these words.
 
-    A line has 3 to 5 words and at most 32 letters and spaces. Its letters are copies at
-    neighbouring positions, so that it looks like the hand of one writer. Letters and text of
-    training, validation and test lines are disjoint.
+    A line has 3 to 5 words and at most 32 letters and spaces. Its letters are copies at adjacent
+    positions, so that a line looks like the hand of one writer. Letters and text of training,
+    validation and test lines are disjoint.
 
     Args:
         task: ``"words"`` or ``"lines"``.
-        train: The number of training examples. By default all words, or 4000 lines; of lines there
-            can be any number.
+        train: The number of training examples; by default all words, or 4000 lines. The number of
+            lines is not limited.
         validation: The number of validation examples; by default all words, or 500 lines.
         test: The number of test examples; by default all words, or 500 lines.
-        text: What lines say; by default :func:`running_text`. Only letters are used, in lower case.
-        augmentation: Random changes of training images, or None.
-        height: The height to which images are brought.
-        seed: What lines, the choice among words, and random changes derive from.
+        text: The text of lines; by default :func:`running_text`. Only letters are used, in lower
+            case.
+        augmentation: The augmentation of training images, or None.
+        height: The height to which images are scaled.
+        seed: The seed of lines, of the choice of words, and of the augmentation.
 
     Returns:
         The data sets, with letters as tokens.
@@ -199,7 +199,7 @@ def load(
 
 
 def pixels(task: Literal["words", "lines"], height: int = HEIGHT) -> Pixels:
-    """What is made of an image of a task.
+    """Return the preprocessing of the images of a task.
 
     >>> from arcgrad.recipes.data import letters
     >>> letters.pixels("lines")
@@ -210,7 +210,7 @@ def pixels(task: Literal["words", "lines"], height: int = HEIGHT) -> Pixels:
 
 
 def _image(columns: Sequence[npt.NDArray[np.uint8]]) -> Image:
-    """Pieces of ink side by side, in grey."""
+    """Join columns of ink to a grey image."""
     return np.asarray(WHITE * (1 - np.hstack(columns)), np.uint8)
 
 
@@ -221,7 +221,7 @@ def _words(split: Split, size: int | None, seed: int) -> tuple[list[str], list[s
     if size is not None:
         if size > len(chosen):
             raise ValueError(
-                f"letters.load: there are {len(chosen)} words for {split}, but {size} are wanted"
+                f"letters.load: {split} must be at most {len(chosen)} words, but it is {size}"
             )
         rng = stream("letters words", seed, SPLITS.index(split))
         chosen = np.sort(rng.choice(chosen, size, replace=False))
@@ -231,7 +231,7 @@ def _words(split: Split, size: int | None, seed: int) -> tuple[list[str], list[s
 
 
 class _Pool:
-    """The copies of each letter that lines of a split are written with, by position."""
+    """The copies of each letter in a split, sorted by position."""
 
     def __init__(self, split: Split) -> None:
         words = read_words()
@@ -248,7 +248,7 @@ class _Pool:
         self._ink = words.glyphs
 
     def write(self, text: str, rng: np.random.Generator) -> Image:
-        """An image of a text, in one hand."""
+        """Return an image of a text in one hand."""
         hand = rng.uniform(self._begin, self._end)
         blank = np.zeros((HEIGHT, max(WORD_GAPS)), np.uint8)
         columns: list[npt.NDArray[np.uint8]] = []
@@ -265,7 +265,7 @@ class _Pool:
         return _image(columns)
 
     def _ink_of(self, letter: int, hand: float, rng: np.random.Generator) -> npt.NDArray[np.uint8]:
-        """A copy of a letter near a hand's position, without white columns at its sides."""
+        """Return a copy of a letter near a position, cropped to its columns with ink."""
         positions, copies = self._positions[letter], self._glyphs[letter]
         first, end = np.searchsorted(positions, [hand - ONE_HAND, hand + ONE_HAND])
         while end - first < NEAREST:

@@ -1,7 +1,8 @@
 """LibriSpeech: read English books, 16 kHz (CC BY 4.0; openslr.org/12).
 
-What is read of its folder, or of ``LibriSpeech`` in it: ``<part>/<speaker>/<chapter>/*.flac`` and
-the transcripts beside them, ``<speaker>-<chapter>.trans.txt``, with rows ``<id> UPPER CASE TEXT``.
+These files of its folder, or of ``LibriSpeech`` in it, are read:
+``<part>/<speaker>/<chapter>/*.flac``, and in the same folders the transcripts
+``<speaker>-<chapter>.trans.txt``, with rows ``<id> UPPER CASE TEXT``.
 """
 
 from __future__ import annotations
@@ -11,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from . import manifests
-from ._audio import properties
 from .examples import Splits
 from .manifests import PathLike, Prepared, Problems, Utterance
-from .speech import LogMel, RecordingsInFiles, SpecAugment, load_recordings
+from .speech import LogMel, RecordingsInFiles, SpecAugment, load_recordings, read_utterance
 
 RATE = 16000
 
@@ -36,18 +36,18 @@ def prepare(
     check_only: bool = False,
     progress: Callable[[Sequence[Any]], Iterable[Any]] = iter,
 ) -> Prepared:
-    """Reads LibriSpeech's folder and writes a manifest for each part. Texts are in lower case.
+    """Read LibriSpeech's folder and write a manifest for each part. Texts are in lower case.
 
     Args:
         data_path: The folder of the corpus.
-        out: The folder for manifests; by default ``arcgrad`` in that of the corpus.
-        parts: The parts, such as ``"train-clean-100"``; by default all that are there.
-        allow_missing: Whether examples with problems are left out; else they raise.
-        check_only: Whether the corpus is looked at and nothing is written.
+        out: The folder for manifests; by default ``arcgrad`` in the corpus folder.
+        parts: The parts, such as ``"train-clean-100"``; by default all existing parts.
+        allow_missing: Whether to leave out examples with problems instead of raising.
+        check_only: Whether to check the corpus and write nothing.
         progress: Wraps the sequence of chapters to show progress.
 
     Returns:
-        What was written, or would have been.
+        A summary.
 
     Raises:
         CorpusError: If files are missing or cannot be read; the message counts and names them.
@@ -101,23 +101,10 @@ def _read_chapter(
         elif audio is None:
             problems.add("missing recordings", f"{name}.flac")
         else:
-            yield from _read_recording(name, text, audio, folder, problems)
+            spoken = " ".join(text.lower().split())
+            yield from read_utterance(name, spoken, audio, folder, RATE, audio.name, problems)
     for name in sorted(recordings):
         problems.add("recordings without transcript", f"{name}.flac")
-
-
-def _read_recording(
-    name: str, text: str, audio: Path, folder: Path, problems: Problems
-) -> Iterable[Utterance]:
-    """The row of a recording."""
-    found = properties(audio)
-    if found is None:
-        problems.add("unreadable recordings", audio.name)
-    elif (found.rate, found.channels) != (RATE, 1) or found.num_samples == 0:
-        problems.add(f"recordings that are not {RATE} Hz mono", f"{audio.name}: {found}")
-    else:
-        text = " ".join(text.lower().split())
-        yield Utterance(name, text, manifests.relative(audio, folder), found.num_samples / RATE)
 
 
 def load(
@@ -134,17 +121,17 @@ def load(
     """Utterances of LibriSpeech, after :func:`prepare`.
 
     Args:
-        data_path: The folder of the corpus, or that with its manifests.
+        data_path: The folder of the corpus, or the folder with its manifests.
         train: The part for training.
         validation: The part for validation.
         test: The part for the test.
-        features: What is made of the samples; by default ``LogMel()``.
+        features: The preprocessing of samples; by default ``LogMel()``.
         augmentation: Masks for training examples, or None.
-        limit: The most examples of each split, the first ones; by default all.
-        seed: What masks derive from.
+        limit: The maximum number of examples of each split; None for all.
+        seed: The seed of the masks.
 
     Returns:
-        The data sets, with letters as tokens, those of all splits.
+        The data sets, with the letters of all splits as tokens.
 
     Raises:
         ValueError: If there are no manifests, or they are damaged.

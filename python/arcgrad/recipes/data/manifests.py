@@ -1,37 +1,40 @@
-"""Manifests: what ``prepare`` found of a corpus, as one JSON object per line."""
+"""Manifests: the examples of a prepared corpus, with one JSON object per line."""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, TypeVar
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass as checked_dataclass
 
 from arcgrad import _files
 
 PathLike = str | os.PathLike[str]
 
-# The folder for manifests inside that of a corpus.
+# The folder for manifests inside the folder of a corpus.
 FOLDER = "arcgrad"
 
-# What a JSON value must be for a field.
-TYPES: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (int, float)}
-
-# How many names of a kind of problem a message has.
+# The maximum number of names in a message.
 NUM_NAMED = 5
 
+_EXACT = ConfigDict(strict=True, extra="forbid")
 
-@dataclass(frozen=True)
+
+@checked_dataclass(frozen=True, config=_EXACT)
 class Line:
     """A row for an image.
 
     Attributes:
         id: Its name in the corpus.
-        text: What it says.
-        image: The file, from the folder of the manifest.
+        text: Its text.
+        image: The file, relative to the folder of the manifest.
         width: Of the image, in pixels.
         height: Of the image, in pixels.
     """
@@ -43,14 +46,14 @@ class Line:
     height: int
 
 
-@dataclass(frozen=True)
+@checked_dataclass(frozen=True, config=_EXACT)
 class Utterance:
     """A row for a recording.
 
     Attributes:
         id: Its name in the corpus.
-        text: What is said.
-        audio: The file, from the folder of the manifest.
+        text: Its text.
+        audio: The file, relative to the folder of the manifest.
         duration: In seconds.
     """
 
@@ -67,7 +70,7 @@ class CorpusError(ValueError):
     """A corpus is not complete.
 
     Attributes:
-        problems: The names of what is wrong, by kind.
+        problems: The names of missing or damaged examples, by kind.
     """
 
     def __init__(self, message: str, problems: dict[str, list[str]]) -> None:
@@ -77,7 +80,7 @@ class CorpusError(ValueError):
 
 @dataclass
 class Problems:
-    """What is wrong with a corpus, collected so that one message can tell it all."""
+    """The problems of a corpus, collected for a single message."""
 
     op: str
     found: dict[str, list[str]] = field(default_factory=dict)
@@ -86,22 +89,18 @@ class Problems:
     ADVICE: ClassVar[str] = "pass allow_missing=True (--allow-missing) to leave these out"
 
     def add(self, kind: str, name: str) -> None:
-        """Notes a problem: its kind, such as ``"missing images"``, and which it is."""
+        """Record a problem: its kind, such as ``"missing images"``, and a name."""
         self.found.setdefault(kind, []).append(name)
 
     def leave_out(self, kind: str, name: str) -> None:
-        """Notes what cannot be an example although nothing is wrong with it."""
+        """Record an item that is intact but cannot be an example."""
         self.unusable.setdefault(kind, []).append(name)
 
     def __str__(self) -> str:
-        parts = []
-        for kind, names in self.found.items():
-            more = ["..."] if len(names) > NUM_NAMED else []
-            parts.append(f"{len(names)} {kind} ({', '.join(names[:NUM_NAMED] + more)})")
-        return ", ".join(parts)
+        return ", ".join(f"{len(n)} {kind} ({first_names(n)})" for kind, n in self.found.items())
 
     def check(self, *, allow: bool = False, advice: str = ADVICE) -> None:
-        """Raises if there are problems, unless they are allowed."""
+        """Raise if there are problems, unless they are allowed."""
         if self.found and not allow:
             raise CorpusError(
                 f"{self.op}: the corpus must be complete, but there are {self}; {advice}",
@@ -111,12 +110,12 @@ class Problems:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What ``prepare`` wrote, or would have written.
+    """The result of ``prepare``; with ``check_only`` nothing was written.
 
     Attributes:
-        folder: Where the manifests are.
+        folder: The folder of the manifests.
         counts: The number of examples of each manifest.
-        left_out: The names of what was left out, by kind.
+        left_out: The names of left-out examples, by kind.
         hours: The hours of speech of each manifest of recordings.
     """
 
@@ -134,20 +133,20 @@ def write(
     allow: bool,
     check_only: bool = False,
 ) -> Prepared:
-    """Writes a manifest for each part of a corpus, if it is complete or need not be.
+    """Write a manifest for each part of a corpus.
 
     Args:
-        folder: Where to; it is made.
+        folder: The folder of the manifests, which is created.
         manifests: The rows of each part.
-        problems: What was found.
-        allow: Whether problems are allowed. A part without examples never is.
-        check_only: Whether nothing is written.
+        problems: The problems of the corpus.
+        allow: Whether problems are allowed. A part without examples is an error in any case.
+        check_only: Whether to write nothing.
 
     Returns:
-        What was written, or would have been.
+        A summary.
 
     Raises:
-        CorpusError: If the corpus is not complete.
+        CorpusError: If the corpus is incomplete and that is not allowed.
     """
     problems.check(allow=allow)
     empty = Problems(problems.op)
@@ -172,16 +171,22 @@ def write(
     return Prepared(folder, counts, {**problems.unusable, **problems.found}, hours)
 
 
+def first_names(names: Sequence[str]) -> str:
+    """Return the first names as a text, for a message."""
+    more = ["..."] if len(names) > NUM_NAMED else []
+    return ", ".join([*names[:NUM_NAMED], *more])
+
+
 def folder_of(op: str, path: PathLike, names: Iterable[str]) -> Path:
-    """The folder with manifests: a path itself, or its folder ``arcgrad``.
+    """Return the folder with manifests: a path itself, or its folder ``arcgrad``.
 
     Args:
-        op: The function that asks.
-        path: A corpus, or a folder with manifests.
-        names: The manifests that must be there.
+        op: The name of the caller, for errors.
+        path: The folder of a corpus, or a folder with manifests.
+        names: The required manifests.
 
     Raises:
-        ValueError: If there is no such folder.
+        ValueError: If neither folder has them.
     """
     files = [f"{name}.jsonl" for name in names]
     for folder in (Path(path), Path(path) / FOLDER):
@@ -194,49 +199,45 @@ def folder_of(op: str, path: PathLike, names: Iterable[str]) -> Path:
 
 
 def read(op: str, path: Path, row: type[Row], limit: int | None = None) -> list[Row]:
-    """The rows of a manifest.
+    """Read the rows of a manifest.
 
     Args:
-        op: The function that asks.
+        op: The name of the caller, for errors.
         path: The file.
-        row: Their type.
-        limit: The number of rows to read, the first ones; by default all.
+        row: The type of rows.
+        limit: The maximum number of rows to read; None for all.
 
     Raises:
-        ValueError: If a line is no such row, which the message names, or the limit is not positive.
+        ValueError: If a line is not a valid row, which the message names, or the limit is not
+            positive.
     """
     if limit is not None and limit < 1:
         raise ValueError(f"{op}: the limit must be at least 1, but it is {limit}")
-    types = {field.name: TYPES[str(field.type)] for field in dataclasses.fields(row)}
+    reader = TypeAdapter(row)
     rows: list[Row] = []
     with open(path, encoding="utf-8") as file:
-        for number, line in enumerate(file, 1):
-            if limit is not None and len(rows) == limit:
-                break
+        for number, line in enumerate(itertools.islice(file, limit), 1):
             try:
-                content = json.loads(line)
-            except ValueError:
-                content = None
-            good = isinstance(content, dict) and content.keys() == types.keys()
-            if not good or any(not isinstance(content[name], types[name]) for name in types):
+                rows.append(reader.validate_json(line))
+            except ValidationError:
+                fields = ", ".join(field.name for field in dataclasses.fields(row))
                 raise ValueError(
-                    f"{op}: a row must be an object with {', '.join(types)}, but line {number} of "
+                    f"{op}: a row must be an object with {fields}, but line {number} of "
                     f"{str(path)!r} is {line.strip()[:80]!r}"
-                )
-            rows.append(row(**content))
+                ) from None
     if not rows:
         raise ValueError(f"{op}: a manifest must have a row, but {str(path)!r} has none")
     return rows
 
 
 def relative(path: Path, folder: Path) -> str:
-    """A file as manifests name it: from their folder, so that a corpus can be moved."""
+    """Return a path relative to the folder of manifests, so that a corpus can be moved."""
     return Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix()
 
 
 def existing_folder(op: str, path: PathLike) -> Path:
-    """A folder that must be there."""
+    """Return an existing folder, or raise."""
     folder = Path(path)
     if not folder.is_dir():
-        raise ValueError(f"{op}: {str(path)!r} must be the folder of the corpus, but it is none")
+        raise ValueError(f"{op}: {str(path)!r} must be the folder of the corpus, but it is not one")
     return folder

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from . import manifests
-from ._audio import Floats, read_audio
+from ._audio import Floats, properties, read_audio
 from .examples import SPLITS, Dataset, Splits
-from .manifests import PathLike, Utterance
+from .manifests import PathLike, Problems, Utterance
 from .tokenizers import Letters
 
 # Added to the energies of filters before the logarithm; samples lie in [-1, 1].
@@ -30,29 +30,28 @@ def mel(frequency: float) -> float:
 
 
 def hertz(mels: Floats) -> Floats:
-    """The frequencies of points on the mel scale."""
+    """The frequencies in Hz of points on the mel scale."""
     return np.asarray(700.0 * (10.0 ** (mels / 2595.0) - 1.0))
 
 
 @dataclass(frozen=True)
 class LogMel:
-    """The logarithms of the energies in mel-spaced bands, normalised by example.
+    """Log-mel energies, normalised by example.
 
-    Frames are centred at multiples of the hop, with silence around the recording, so there are
-    ``1 + samples // hop`` of them. Each is weighted with a Hann window; its power spectrum is
-    summed with triangular filters, whose centres are equally spaced on the mel scale up to half the
-    rate.
-    The features of an example have mean 0 and standard deviation 1, over all filters and frames.
+    Frames are centred at multiples of the hop, with zero padding at both ends, so there are
+    ``1 + samples // hop`` frames. The power spectrum of each frame (Hann window) is summed with
+    triangular filters, whose centres are equally spaced on the mel scale up to half the rate. The
+    features of an example have mean 0 and standard deviation 1 over all filters and frames.
 
     Args:
         rate: The samples per second.
         num_filters: The number of bands.
-        window: The seconds of a frame.
-        hop: The seconds from one frame to the next.
-        fft_size: The points of the Fourier transform, at least a window. By default the least power
-            of two with which the lowest filters are as far apart as the points, so that none is
-            empty.
-        normalize: Whether examples are normalised.
+        window: The length of a frame in seconds.
+        hop: The distance between adjacent frames in seconds.
+        fft_size: The number of points of the Fourier transform, at least a window. By default the
+            smallest power of two for which the lowest filters are at least one point apart, so that
+            no filter is empty.
+        normalize: Whether to normalise examples.
 
     Raises:
         ValueError: If a number is not positive, or the transform is shorter than a window.
@@ -80,8 +79,8 @@ class LogMel:
             )
         if self.fft_size is not None and self.fft_size < self.window_size:
             raise ValueError(
-                f"LogMel: the transform must have at least {self.window_size} points, those of a "
-                f"window, but it has {self.fft_size}"
+                f"LogMel: the transform must cover a window of {self.window_size} points, but it "
+                f"has {self.fft_size}"
             )
 
     @property
@@ -100,7 +99,7 @@ class LogMel:
 
     @functools.cached_property
     def _edges(self) -> Floats:
-        """The frequencies at which filters begin, peak and end: filter i has i, i + 1 and i + 2."""
+        """The band edges: filter i begins, peaks and ends at edge i, i + 1 and i + 2."""
         return hertz(np.linspace(0.0, mel(self.rate / 2), self.num_filters + 2))
 
     @functools.cached_property
@@ -122,7 +121,7 @@ class LogMel:
         """The features ``[filters, frames]`` of a recording.
 
         Args:
-            samples: At least one, in [-1, 1].
+            samples: At least one sample, in [-1, 1].
 
         Raises:
             ValueError: If there are no samples, or more than one channel.
@@ -146,26 +145,26 @@ class LogMel:
         features = torch.log(self.filters @ energies + FLOOR)
         if not self.normalize:
             return features
-        # Silence has no deviation, and stays 0.
+        # Silence has deviation 0, and stays 0.
         std, mean = torch.std_mean(features, correction=0)
         return (features - mean) / std.clamp_min(1e-5)
 
 
 @dataclass(frozen=True)
 class SpecAugment:
-    """Masks random bands and stretches of time, by default the LD policy without time warping.
+    """SpecAugment: random masks in frequency and time, by default the LD policy without warping.
 
-    Masks are 0, the mean of normalised features.
+    Masked values are 0, the mean of normalised features.
 
     Args:
-        num_frequency_masks: The number of bands.
-        max_frequencies: The most filters of a band.
-        num_time_masks: The number of stretches.
-        max_frames: The most frames of a stretch.
-        max_share: The most that a stretch may take of the recording.
+        num_frequency_masks: The number of masks in frequency.
+        max_frequencies: The maximum number of filters of a mask.
+        num_time_masks: The number of masks in time.
+        max_frames: The maximum number of frames of a mask.
+        max_share: The maximum fraction of the recording that a mask covers.
 
     Raises:
-        ValueError: If a number is negative, or the share is above 1.
+        ValueError: If a number is negative, or the fraction is above 1.
 
     >>> import numpy as np, torch
     >>> from arcgrad.recipes.data import SpecAugment
@@ -187,12 +186,12 @@ class SpecAugment:
         )
         if min(counts) < 0 or not 0 <= self.max_share <= 1:
             raise ValueError(
-                "SpecAugment: numbers must not be negative and the share at most 1, but they are "
+                "SpecAugment: numbers must not be negative and max_share at most 1, but they are "
                 f"{self}"
             )
 
     def __call__(self, features: Tensor, rng: np.random.Generator) -> Tensor:
-        """A masked copy of features ``[filters, frames]``."""
+        """Return a masked copy of features ``[filters, frames]``."""
         masked = features.clone()
         filters, frames = features.shape
         for _ in range(self.num_frequency_masks):
@@ -206,7 +205,7 @@ class SpecAugment:
 
 
 def _interval(rng: np.random.Generator, most: int, total: int) -> tuple[int, int]:
-    """A random part of at most ``most`` of ``total``."""
+    """Return a random interval in ``[0, total)`` of at most ``most`` elements."""
     size = int(rng.integers(0, most, endpoint=True))
     first = int(rng.integers(0, total - size, endpoint=True))
     return first, first + size
@@ -217,7 +216,7 @@ class SpeechDataset(Dataset):
 
     Args:
         args: As for :class:`Dataset`.
-        features: What is made of the samples.
+        features: The preprocessing of samples.
         augmentation: Random masks, or None.
         kwargs: As for :class:`Dataset`.
     """
@@ -234,7 +233,7 @@ class SpeechDataset(Dataset):
 
     @abc.abstractmethod
     def samples(self, index: int) -> Floats:
-        """The samples of an example as they are, in [-1, 1]."""
+        """Return the original samples of an example, in [-1, 1]."""
 
     def _input(self, index: int, rng: np.random.Generator) -> Tensor:
         features = self.features(self.samples(index))
@@ -242,15 +241,28 @@ class SpeechDataset(Dataset):
 
 
 class RecordingsInFiles(SpeechDataset):
-    """Recordings that are read when they are needed."""
+    """Recordings in files, which are read on demand."""
 
     def __init__(self, paths: Sequence[Path], *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._paths = list(paths)
 
     def samples(self, index: int) -> Floats:
-        """The samples of an example as they are, in [-1, 1]."""
+        """Return the original samples of an example, in [-1, 1]."""
         return read_audio(self._paths[index], self.features.rate)
+
+
+def read_utterance(
+    name: str, text: str, audio: Path, folder: Path, rate: int, shown: str, problems: Problems
+) -> Iterator[Utterance]:
+    """Return the row of a recording; or none, with a problem under the name to show."""
+    found = properties(audio)
+    if found is None:
+        problems.add("unreadable recordings", shown)
+    elif (found.rate, found.channels) != (rate, 1) or found.num_samples == 0:
+        problems.add(f"recordings that are not {rate} Hz mono", f"{shown}: {found}")
+    else:
+        yield Utterance(name, text, manifests.relative(audio, folder), found.num_samples / rate)
 
 
 def load_recordings(
@@ -263,7 +275,7 @@ def load_recordings(
     limit: int | None,
     seed: int,
 ) -> Splits[RecordingsInFiles]:
-    """The data sets of three manifests, with the letters of all as tokens."""
+    """Load the data sets of three manifests, with the letters of all texts as tokens."""
     folder = manifests.folder_of(op, data_path, names)
     rows = [manifests.read(op, folder / f"{name}.jsonl", Utterance, limit) for name in names]
     letters = Letters.from_texts(row.text for part in rows for row in part)

@@ -1,4 +1,4 @@
-"""Tokenizers: texts to labels and back, by letters or by word pieces."""
+"""Tokenizers: convert texts to labels and back, by letters or by word pieces."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ import sentencepiece
 
 from arcgrad import _files
 
-# Stands between words, and at the front of pieces that start a word.
+# Marks the boundary between words, and the start of a word in a word piece.
 BOUNDARY = "▁"
 
-# The most letters of a piece.
+# The maximum number of letters of a piece.
 MAX_LETTERS = 16
 
-# The longest text that SentencePiece can be told not to leave out.
+# The length up to which SentencePiece keeps texts, the largest that it allows.
 MAX_BYTES = 1 << 30
 
 
 class Tokenizer(Protocol):
-    """Turns texts into labels and back.
+    """Converts texts to labels and back.
 
-    Labels count from 0; a loss with a blank puts it where it wants. Words are separated by
+    Labels start at 0 and do not include the blank of a loss. Words are separated by
     :data:`BOUNDARY` among the tokens and by spaces in texts.
     """
 
@@ -43,7 +43,7 @@ class Tokenizer(Protocol):
         """The text of labels."""
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes a file for :func:`load_tokenizer`."""
+        """Write a file for :func:`load_tokenizer`."""
 
 
 def _marked(text: str) -> str:
@@ -66,7 +66,7 @@ def _joined(tokens: Sequence[str], labels: Iterable[int]) -> str:
 
 
 def _reject(op: str, text: str, unknown: Iterable[str]) -> None:
-    """Raises because of letters of a text that no token spells."""
+    """Raise for letters of a text that occur in no token."""
     letters = ", ".join(repr(letter) for letter in sorted(set(unknown)))
     raise ValueError(f"{op}: the tokens must spell the text, but {text!r} has {letters}")
 
@@ -76,12 +76,12 @@ class Letters:
     """A token for each letter, and one for the boundary between words.
 
     Args:
-        tokens: The letters, each once; :data:`BOUNDARY` if texts have several words.
-        leading_boundary: Whether labels start with a boundary, as the pieces of the first word do.
-            Losses that sum over all ways to spell a target in word pieces want it.
+        tokens: The letters, each once; with :data:`BOUNDARY` if texts have several words.
+        leading_boundary: Whether labels start with a boundary, like the first word piece of a text.
+            Losses that sum over all segmentations into word pieces need it.
 
     Raises:
-        ValueError: If a token is not one letter, or occurs twice.
+        ValueError: If a token is not a single letter, or occurs twice.
 
     >>> from arcgrad.recipes.data import Letters
     >>> letters = Letters.from_texts(["a cab", "bad"])
@@ -105,12 +105,12 @@ class Letters:
                 )
         if self.leading_boundary and BOUNDARY not in self.tokens:
             raise ValueError(
-                f"Letters: a leading boundary must be a token, but {BOUNDARY!r} is none"
+                f"Letters: a leading boundary must be a token, but {BOUNDARY!r} is not"
             )
 
     @classmethod
     def from_texts(cls, texts: Iterable[str], *, leading_boundary: bool = False) -> Letters:
-        """The letters of texts in alphabetical order, after the boundary."""
+        """Return the tokenizer of all letters of texts: the boundary, then alphabetical order."""
         letters = {letter for text in texts for letter in _marked(text)} - {BOUNDARY}
         return cls((BOUNDARY, *sorted(letters)), leading_boundary)
 
@@ -123,10 +123,10 @@ class Letters:
 
         Args:
             text: Words separated by spaces.
-            skip_unknown: Whether to leave out letters that are no tokens.
+            skip_unknown: Whether to leave out letters that are not tokens.
 
         Raises:
-            ValueError: If a letter is no token, unless these are left out.
+            ValueError: If a letter is not a token, unless such letters are left out.
         """
         marked = (BOUNDARY if self.leading_boundary else "") + _marked(text)
         unknown = [letter for letter in marked if letter not in self._labels]
@@ -139,22 +139,22 @@ class Letters:
         return _joined(self.tokens, labels)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes a JSON file for :func:`load_tokenizer`."""
+        """Write a JSON file for :func:`load_tokenizer`."""
         content = {"tokens": self.tokens, "leading_boundary": self.leading_boundary}
         _files.write(path, json.dumps(content, ensure_ascii=False).encode())
 
 
 @dataclass(frozen=True)
 class WordPieces:
-    """Parts of words, by a SentencePiece model.
+    """Word pieces of a SentencePiece model.
 
-    Pieces that start a word begin with :data:`BOUNDARY`. The model's unknown piece is no token.
+    Pieces that start a word begin with :data:`BOUNDARY`. The model's unknown piece is not a token.
 
     Args:
         model: The content of a SentencePiece model file.
 
     Raises:
-        ValueError: If it is no such model.
+        ValueError: If the content is not a SentencePiece model.
 
     >>> from arcgrad.recipes.data import WordPieces
     >>> pieces = WordPieces.train(["the cat sat on the mat", "the rat sat"], size=14)
@@ -171,29 +171,29 @@ class WordPieces:
             processor = self._processor
         except RuntimeError as error:
             raise ValueError(
-                f"WordPieces: the model must be one of SentencePiece, but reading it fails: {error}"
+                f"WordPieces: the model must be from SentencePiece, but reading it fails: {error}"
             ) from None
         if processor.unk_id() != 0:
             raise ValueError(
-                "WordPieces: piece 0 of the model must be the unknown one, but that is piece "
+                "WordPieces: the unknown piece of the model must be piece 0, but it is piece "
                 f"{processor.unk_id()}"
             )
 
     @classmethod
     def train(cls, texts: Iterable[str], size: int, *, max_length: int | None = None) -> WordPieces:
-        """Learns word pieces with SentencePiece's unigram model.
+        """Learn word pieces with SentencePiece's unigram model.
 
         Args:
-            texts: The training texts, and no others. Every letter in them becomes a piece.
+            texts: The training texts. Every letter in them becomes a piece.
             size: The number of pieces.
-            max_length: The most letters that a piece may have, with the boundary; by default 16.
+            max_length: The maximum number of letters of a piece, with the boundary; 16 by default.
 
         Returns:
             The tokenizer.
 
         Raises:
-            ValueError: If there is no text, or it has too many letters or too few pieces for the
-                size.
+            ValueError: If there is no text, or the texts have too many letters or too few pieces
+                for the size.
         """
         spaced = [text for text in (_marked(text).replace(BOUNDARY, " ") for text in texts) if text]
         if not spaced:
@@ -216,11 +216,11 @@ class WordPieces:
                 eos_id=-1,
                 pad_id=-1,
                 character_coverage=1.0,
-                # Letters stay what they are: other rules would change some before they are learned.
+                # Other rules would replace some letters.
                 normalization_rule_name="identity",
                 max_sentence_length=MAX_BYTES,
                 max_sentencepiece_length=MAX_LETTERS if max_length is None else max_length,
-                num_threads=1,  # sums of several threads would depend on their number
+                num_threads=1,  # rounding would depend on the number of threads
                 minloglevel=2,
             )
         except RuntimeError as error:
@@ -249,10 +249,10 @@ class WordPieces:
 
         Args:
             text: Words separated by spaces.
-            skip_unknown: Whether to leave out letters that no piece has.
+            skip_unknown: Whether to leave out letters that occur in no piece.
 
         Raises:
-            ValueError: If no piece has a letter, unless these are left out.
+            ValueError: If a letter occurs in no piece, unless such letters are left out.
         """
         pieces = self._processor.encode(_marked(text).replace(BOUNDARY, " "))
         if 0 in pieces and not skip_unknown:
@@ -265,7 +265,7 @@ class WordPieces:
         return _joined(self.tokens, labels)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes a SentencePiece model file for :func:`load_tokenizer` and other programs."""
+        """Write a SentencePiece model file for :func:`load_tokenizer` and other programs."""
         _files.write(path, self.model)
 
     def __getstate__(self) -> dict[str, bytes]:
@@ -276,7 +276,7 @@ class WordPieces:
 
 
 def load_tokenizer(path: str | os.PathLike[str]) -> Letters | WordPieces:
-    """Reads a tokenizer that was saved.
+    """Read a saved tokenizer.
 
     Args:
         path: A file by :meth:`Letters.save`, or a SentencePiece model.

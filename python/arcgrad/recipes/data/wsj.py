@@ -1,9 +1,8 @@
 """The Wall Street Journal corpora: read news, 16 kHz (licensed; LDC93S6A and LDC94S13A).
 
-What is read of their folder: the index files, transcripts (``*.dot``) and recordings of ``csr_1``
-and ``csr_2_comp``. The parts are ``train_si284``, ``dev_93`` and ``eval_92``. Recordings are NIST
-SPHERE files, most of them compressed with shorten, which has to be undone once: see
-:func:`prepare`.
+The index files, transcripts (``*.dot``) and recordings of ``csr_1`` and ``csr_2_comp`` are read.
+The parts are ``train_si284``, ``dev_93`` and ``eval_92``. Recordings are NIST SPHERE files, most of
+them compressed with shorten, which must be converted once: see :func:`prepare`.
 """
 
 from __future__ import annotations
@@ -16,10 +15,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from . import manifests
-from ._audio import properties
 from .examples import Splits
 from .manifests import PathLike, Prepared, Problems, Utterance
-from .speech import LogMel, RecordingsInFiles, SpecAugment, load_recordings
+from .speech import LogMel, RecordingsInFiles, SpecAugment, load_recordings, read_utterance
 
 RATE = 16000
 
@@ -38,7 +36,7 @@ TRANSCRIPTS = (
     "csr_2_comp/13-34.1/wsj1/trans",
     "csr_1/11-14.1/wsj0/si_et_20",
 )
-# The folder of the discs that an index file numbers, by the first number.
+# The folder of a disc, by the first number of its name in an index file.
 DISCS = {"11": "csr_1", "13": "csr_2_comp"}
 # Left out of the training set by common usage.
 DROPPED = "wsj0/si_tr_s/401/"
@@ -46,7 +44,7 @@ DROPPED = "wsj0/si_tr_s/401/"
 INDEX_ROW = re.compile(r"(\d+)_(\d+)_(\d+)\s*:\s*(\S+)")
 DOT_ROW = re.compile(r"(.*)\((\w+)\)\s*")
 
-# Noises, and what the notation of transcripts adds to words.
+# Noises, and the marks of the transcript notation.
 NOISE = re.compile(r"\[[^\]]*\]")
 MARKS = re.compile(r"[<>\\()*\":?;!,~{}%/&+$#@_]|\.\.\.")
 # Punctuation that was spoken: the sign before its name.
@@ -57,11 +55,11 @@ ALONE = re.compile(r"(?<!\S)[.\-']+(?!\S)")
 
 
 def clean(text: str) -> str:
-    """A transcript as texts have it.
+    """Return a clean transcript.
 
-    Letters are in lower case. Noises in brackets, signs for truncated, emphasised and mispronounced
-    words, and pauses are deleted. Of spoken punctuation the name stays: ``.POINT`` is ``point``.
-    Dots and dashes within words stay, and back-quotes are apostrophes.
+    Letters become lower case. Noises in brackets, pauses, and the marks of truncated, emphasised
+    and mispronounced words are deleted. Spoken punctuation keeps its name: ``.POINT`` becomes
+    ``point``. Dots and dashes inside words stay, and back-quotes become apostrophes.
 
     >>> from arcgrad.recipes.data import wsj
     >>> wsj.clean("Mr. *Smith* [door_slam] said ,COMMA <it> ROSE six .POINT five --DASH . (maybe)")
@@ -90,36 +88,35 @@ def prepare(
     check_only: bool = False,
     progress: Callable[[Sequence[Any]], Iterable[Any]] = iter,
 ) -> Prepared:
-    """Reads the folder with ``csr_1`` and ``csr_2_comp`` and writes a manifest for each part.
+    """Read the folder with ``csr_1`` and ``csr_2_comp`` and write a manifest for each part.
 
-    A recording that is compressed with shorten cannot be read as it is. Either the program sph2pipe
-    is installed and ``convert`` is set; or the recordings have been converted by other means, to
-    files of the same path with the suffix ``.wav`` or ``.flac``, in the same place or in another
-    folder, which is ``audio_path``.
+    libsndfile cannot read recordings compressed with shorten. Either install sph2pipe and set
+    ``convert``; or convert them by other means, to files of the same path with the suffix ``.wav``
+    or ``.flac``, in the same folder or under ``audio_path``.
 
     Args:
         data_path: The folder of the corpora.
-        out: The folder for manifests; by default ``arcgrad`` in that of the corpora.
-        convert: Whether compressed recordings are converted with sph2pipe, into ``audio`` in the
+        out: The folder for manifests; by default ``arcgrad`` in the folder of the corpora.
+        convert: Whether to convert compressed recordings with sph2pipe, into ``audio`` in the
             folder for manifests.
         audio_path: A folder with converted recordings.
-        allow_missing: Whether examples with problems are left out; else they raise.
-        check_only: Whether the corpus is looked at and nothing is written.
+        allow_missing: Whether to leave out examples with problems instead of raising.
+        check_only: Whether to check the corpora and write nothing.
         progress: Wraps the sequence of recordings to show progress.
 
     Returns:
-        What was written, or would have been.
+        A summary.
 
     Raises:
         CorpusError: If files are missing or cannot be read; the message counts and names them.
-        ValueError: If there is no such folder, or sph2pipe is wanted but not installed, or wanted
-            in a check.
+        ValueError: If there is no such folder, or ``convert`` is set but sph2pipe is not installed,
+            or together with ``check_only``.
     """
     op = "wsj.prepare"
     root = manifests.existing_folder(op, data_path)
     folder = root / manifests.FOLDER if out is None else Path(out)
     if convert and check_only:
-        raise ValueError(f"{op}: a check must not write, but convert does; convert without it")
+        raise ValueError(f"{op}: a check must not write, but convert does; use only one of them")
     if convert and shutil.which("sph2pipe") is None:
         raise ValueError(
             f"{op}: convert needs the program sph2pipe, but it is not on the path; it is at "
@@ -145,14 +142,9 @@ def prepare(
         audio = _readable(recording, root, places, problems, folder / "audio" if convert else None)
         if audio is None:
             continue
-        found = properties(audio)
-        if found is None:
-            problems.add("unreadable recordings", recording.file)
-        elif (found.rate, found.channels) != (RATE, 1) or found.num_samples == 0:
-            problems.add(f"recordings that are not {RATE} Hz mono", f"{recording.file}: {found}")
-        else:
-            name = manifests.relative(audio, folder)
-            rows[part].append(Utterance(recording.id, text, name, found.num_samples / RATE))
+        rows[part] += read_utterance(
+            recording.id, text, audio, folder, RATE, recording.file, problems
+        )
     return manifests.write(folder, rows, problems, allow=allow_missing, check_only=check_only)
 
 
@@ -199,7 +191,7 @@ def _readable(
     problems: Problems,
     converted: Path | None,
 ) -> Path | None:
-    """The file of a recording that can be read: a converted one, or itself."""
+    """Return a readable file of a recording: a converted one, or the original."""
     original = root / recording.file
     for place in places:
         for suffix in (".wav", ".flac"):
@@ -220,7 +212,7 @@ def _readable(
         return None
     target = (converted / recording.file).with_suffix(".wav")
     target.parent.mkdir(parents=True, exist_ok=True)
-    # The final name appears with the whole content only.
+    # Rename at the end, so that the final name never has partial content.
     partial = target.with_suffix(".part")
     command = ["sph2pipe", "-p", "-f", "wav", str(original), str(partial)]
     if subprocess.run(command, capture_output=True, check=False).returncode != 0:
@@ -232,7 +224,7 @@ def _readable(
 
 
 def is_compressed(path: Path) -> bool:
-    """Whether a SPHERE file says that its samples are compressed with shorten."""
+    """Return whether the header of a SPHERE file names the compression shorten."""
     with open(path, "rb") as file:
         header = file.read(1024)
     coding = re.search(rb"^sample_coding\s+-s\d+\s+(.*)$", header, re.MULTILINE)
@@ -250,14 +242,14 @@ def load(
     """Utterances of train_si284, dev_93 and eval_92, after :func:`prepare`.
 
     Args:
-        data_path: The folder of the corpora, or that with their manifests.
-        features: What is made of the samples; by default ``LogMel()``.
+        data_path: The folder of the corpora, or the folder with their manifests.
+        features: The preprocessing of samples; by default ``LogMel()``.
         augmentation: Masks for training examples, or None.
-        limit: The most examples of each split, the first ones; by default all.
-        seed: What masks derive from.
+        limit: The maximum number of examples of each split; None for all.
+        seed: The seed of the masks.
 
     Returns:
-        The data sets, with letters as tokens, those of all splits.
+        The data sets, with the letters of all splits as tokens.
 
     Raises:
         ValueError: If there are no manifests, or they are damaged.

@@ -1,8 +1,8 @@
 """The networks of the paper's experiments (appendix B).
 
 All of them take a batch with the lengths of its examples and return outputs ``[B, T, C]`` with
-their lengths. Lengths are followed exactly, and nothing beyond them reaches a valid output: an
-example gets the same outputs whatever it is batched with.
+their lengths. Padding is masked in every layer, so the outputs of an example do not depend on the
+other examples of its batch.
 """
 
 try:
@@ -12,6 +12,7 @@ except ImportError as error:
         "arcgrad.recipes needs PyTorch, but it is not installed; pip install 'arcgrad[recipes]'"
     ) from error
 
+from .grid import Grid, output_grid
 from .layers import ControlConv1d, MaskedInstanceNorm
 from .plain import PlainConv2d
 from .tds import TDS1d, TDS2d, TDSBlock, TDSGroup
@@ -19,6 +20,7 @@ from .transducer import TDS2dTransducer
 
 __all__ = [
     "ControlConv1d",
+    "Grid",
     "MaskedInstanceNorm",
     "PlainConv2d",
     "TDS1d",
@@ -26,4 +28,5 @@ __all__ = [
     "TDS2dTransducer",
     "TDSBlock",
     "TDSGroup",
+    "output_grid",
 ]

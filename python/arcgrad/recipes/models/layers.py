@@ -1,4 +1,4 @@
-"""Layers that know where examples end."""
+"""Layers that mask the padding of a batch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def frame_mask(lengths: Tensor, frames: int) -> Tensor:
 
 
 def read_lengths(op: str, lengths: Any, x: Tensor, frames: int) -> Tensor:
-    """The lengths of a batch as a tensor beside it; by default all frames."""
+    """Return the lengths of a batch as a tensor on its device; by default all frames."""
     if lengths is None:
         return torch.full((len(x),), frames, device=x.device)
     sizes = torch.as_tensor(lengths, device=x.device)
@@ -78,11 +78,11 @@ class MaskedInstanceNorm(nn.Module):
         """The normalized input; see the class."""
         dims = tuple(range(2, x.dim()))
         inside = mask.view(len(x), *[1] * (x.dim() - 2), -1)
-        # Of an example without frames everything is 0, by any number.
+        # An example without frames is all zeros, whatever the count.
         count = mask.sum(1).clamp_min(1).view(-1, *[1] * (x.dim() - 1)).to(x.dtype)
         for size in x.shape[2:-1]:
             count = count * size
-        # Everything stays 0 outside, so that one mask of the whole input is enough.
+        # The padding stays 0 in all that follows, so one mask of the input is enough.
         x = torch.where(inside, x, 0.0)
         centered = x - inside * (x.sum(dims, keepdim=True) / count)
         variance = centered.square().sum(dims, keepdim=True) / count
@@ -92,18 +92,18 @@ class MaskedInstanceNorm(nn.Module):
 
 
 class ControlConv1d(nn.Module):
-    """An ordinary convolution in the place of :class:`arcgrad.torch.ConvTransducer1d` (Table 3).
+    """An ordinary convolution instead of :class:`arcgrad.torch.ConvTransducer1d` (Table 3).
 
     Args:
         in_channels: The number of input channels.
         out_channels: The number of output channels.
         kernel_size: The number of frames of a window.
-        stride: From the start of one window to that of the next.
+        stride: The distance between adjacent windows.
         padding: Frames of zeros on both sides.
-        dilation: From one frame of a window to the next.
-        bias: Whether each output channel has a bias; that of the paper has none.
+        dilation: The distance between adjacent frames of a window.
+        bias: Whether output channels have a bias; in the paper they do not.
 
-    Called with ``[B, T, in_channels]`` and the lengths of examples, as the layer it stands for.
+    Called with ``[B, T, in_channels]`` and the lengths of examples, like the layer it replaces.
 
     >>> from arcgrad.recipes.models import ControlConv1d
     >>> layer = ControlConv1d(79, 200, kernel_size=5, stride=4, padding=2)
@@ -128,7 +128,7 @@ class ControlConv1d(nn.Module):
         self.conv = nn.Conv1d(in_channels, out_channels, *self.geometry, bias=bias)
 
     def output_lengths(self, lengths: Any) -> Tensor:
-        """The lengths of outputs for those of inputs."""
+        """Return the lengths of outputs, given the lengths of inputs."""
         found: Tensor = conv_lengths(torch.as_tensor(lengths), *self.geometry)
         return found
 

@@ -1,4 +1,4 @@
-"""A plain convolutional network for lines of small images: what learns fastest on a processor."""
+"""A plain convolutional network for small images, which learns fastest on a processor."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from .layers import MaskedInstanceNorm, conv_lengths, frame_mask, read_lengths
 
-# The strides of the convolutions over columns, after the images were halved, by sub-sampling.
+# The strides of the convolutions over columns, which follow a pooling by 2, by sub-sampling.
 STRIDES = {2: (1, 1), 4: (2, 1), 8: (2, 2), 12: (3, 2)}
 KERNEL = 5
 
@@ -21,15 +21,15 @@ class PlainConv2d(nn.Module):
         height: The height of images, a multiple of 4.
         num_outputs: The number of output channels.
         subsampling: How many columns make one output: 2, 4, 8 or 12.
-        channels: The channels of the second convolution; the first has half of them, those over
-            columns have twice as many.
-        dropout: The share of activations over columns that are dropped in training.
+        channels: The channels of the second convolution; the first has half of them, and the
+            convolutions over columns have twice as many.
+        dropout: The fraction of activations over columns dropped in training.
 
     Called with ``[B, height, W]`` and the widths of images; returns ``[B, W', num_outputs]`` and
-    their lengths. Outputs beyond them mean nothing, and nothing beyond the widths reaches others.
+    their lengths. Outputs beyond the lengths are padding, and padding does not affect outputs.
 
     Raises:
-        ValueError: If the height is no multiple of 4, or there is no such sub-sampling.
+        ValueError: If the height is not a multiple of 4, or the sub-sampling is unknown.
 
     >>> import torch
     >>> from arcgrad.recipes.models import PlainConv2d
@@ -77,7 +77,7 @@ class PlainConv2d(nn.Module):
         self.output = nn.Conv1d(width, num_outputs, 3, padding=1)
 
     def output_lengths(self, lengths: Any) -> Tensor:
-        """The lengths of outputs for the widths of images."""
+        """Return the lengths of outputs, given the widths of images."""
         sizes = torch.as_tensor(lengths) // 2
         for stride in self.strides:
             sizes = conv_lengths(sizes, KERNEL, stride, KERNEL // 2)

@@ -14,7 +14,7 @@ from .layers import MaskedInstanceNorm, conv_lengths, frame_mask, read_lengths
 # The convolutions over one and two dimensions.
 _CONVS: tuple[Any, ...] = (nn.Conv1d, nn.Conv2d)
 
-# How strides along the frames make up the sub-sampling, for networks of so many groups.
+# The strides of the groups along the frames, by the number of groups and the sub-sampling.
 _FRAME_STRIDES: dict[int, dict[int, tuple[int, ...]]] = {
     2: {2: (2, 1), 4: (2, 2), 8: (4, 2)},
     3: {2: (2, 1, 1), 4: (2, 2, 1), 8: (2, 2, 2), 16: (4, 2, 2), 24: (4, 3, 2)},
@@ -23,7 +23,7 @@ _FRAME_STRIDES: dict[int, dict[int, tuple[int, ...]]] = {
 
 
 def frame_strides(op: str, num_groups: int, subsampling: int) -> tuple[int, ...]:
-    """The stride of each group along the frames."""
+    """Return the stride of each group along the frames."""
     table = _FRAME_STRIDES[num_groups]
     if subsampling not in table:
         raise ValueError(
@@ -34,7 +34,7 @@ def frame_strides(op: str, num_groups: int, subsampling: int) -> tuple[int, ...]
 
 
 def find_preset(op: str, presets: dict[str, Any], name: str) -> Any:
-    """A preset by its name."""
+    """Return a preset by name."""
     if name not in presets:
         raise ValueError(
             f"{op}: the preset must be one of {', '.join(map(repr, presets))}, but it is {name!r}"
@@ -47,9 +47,9 @@ class TDSGroup:
     """A convolution that may sub-sample, and the TDS blocks after it.
 
     Args:
-        channels: The channels of its blocks; each has as many features as the network is deep.
+        channels: The channels of its blocks; each channel has as many features as the depth.
         blocks: The number of blocks.
-        stride: Of the convolution, in each dimension; frames are the last one.
+        stride: The stride of the convolution in each dimension; frames are the last one.
 
     >>> from arcgrad.recipes.models import TDSGroup
     >>> TDSGroup(channels=16, blocks=3, stride=(2, 1))
@@ -64,14 +64,13 @@ class TDSGroup:
 class TDSBlock(nn.Module):
     """A convolution of channels, then two layers across all features, with residuals and norms.
 
-    The convolution is the same for every feature of the depth, as if it had a further dimension of
-    size 1.
+    The convolution shares its weights over the features of the depth.
 
     Args:
-        channels: The number of channels that the convolution mixes.
-        depth: The number of features that it keeps apart.
-        kernel_size: Of the convolution, in each dimension; odd numbers.
-        dropout: The share of activations that are dropped in training.
+        channels: The number of channels, which the convolution mixes.
+        depth: The number of features per channel, which the convolution does not mix.
+        kernel_size: The odd kernel size in each dimension.
+        dropout: The fraction of activations dropped in training.
 
     Called with ``[B, depth * channels, ..., T]`` and a mask ``[B, T]`` of valid frames.
 
@@ -103,8 +102,8 @@ class TDSBlock(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         """The output, of the shape of the input; see the class."""
-        apart = x.reshape(-1, self.channels, *x.shape[2:])  # the depth joins the batch
-        mixed = self.dropout(self.conv(apart).relu()).view(x.shape)
+        folded = x.reshape(-1, self.channels, *x.shape[2:])  # fold the depth into the batch
+        mixed = self.dropout(self.conv(folded).relu()).view(x.shape)
         x = self.norms[0](x + mixed, mask)
         out: Tensor = self.norms[1](x + self.mix(x), mask)
         return out
@@ -148,7 +147,7 @@ class _Groups(nn.Module):
         self.out_channels = in_channels
 
     def output_size(self, size: Any, dim: int) -> Any:
-        """The size of the output in a dimension, for that of the input."""
+        """Return the size of the output in a dimension, given the size of the input."""
         for stride in self.strides:
             size = conv_lengths(
                 size, self.kernel_size[dim], stride[dim], self.kernel_size[dim] // 2
@@ -172,7 +171,7 @@ class _Groups(nn.Module):
 
 
 def check_kernel(op: str, kernel_size: Sequence[int]) -> None:
-    """Raises for even sizes: with them, a stride of 1 would change the number of frames."""
+    """Raise for even sizes, with which a stride of 1 would change the number of frames."""
     if not all(k >= 1 and k % 2 == 1 for k in kernel_size):
         raise ValueError(f"{op}: kernel sizes must be odd, but they are {tuple(kernel_size)}")
 
@@ -193,10 +192,10 @@ class TDS1d(nn.Module):
         num_outputs: The number of output channels.
         groups: Channels, blocks and strides; see :meth:`preset`.
         kernel_size: The number of frames of all kernels, odd.
-        dropout: The share of activations that are dropped in training.
+        dropout: The fraction of activations dropped in training.
 
     Called with ``[B, T, num_features]`` and lengths; returns ``[B, T', num_outputs]`` and their
-    lengths. Outputs beyond them mean nothing.
+    lengths. Outputs beyond the lengths are padding.
 
     >>> import torch
     >>> from arcgrad.recipes.models import TDS1d
@@ -235,11 +234,11 @@ class TDS1d(nn.Module):
 
         Args:
             name: ``"paper"`` or ``"recipe"``, which have the same widths: three groups of five
-                blocks with 4, 8 and 16 channels, sub-sampling 8 times. ``"small"`` for processors.
+                blocks with 4, 8 and 16 channels, sub-sampling 8. ``"small"`` suits processors.
             num_features: The number of features of a frame.
             num_outputs: The number of output channels.
-            subsampling: How many frames make one; a preset has a usual number.
-            dropout: The share of activations that are dropped in training.
+            subsampling: The number of frames per output; None for the default of the preset.
+            dropout: The fraction of activations dropped in training.
 
         >>> from arcgrad.recipes.models import TDS1d
         >>> TDS1d.preset("paper", 80, 1000).output_lengths(1600).item()
@@ -251,7 +250,7 @@ class TDS1d(nn.Module):
         return cls(num_features, num_outputs, groups, dropout=dropout)
 
     def output_lengths(self, lengths: Any) -> Tensor:
-        """The lengths of outputs for those of inputs."""
+        """Return the lengths of outputs, given the lengths of inputs."""
         found: Tensor = self.groups.output_size(torch.as_tensor(lengths), 0)
         return found
 
@@ -268,19 +267,19 @@ class TDS1d(nn.Module):
 
 
 class TDS2d(nn.Module):
-    """The network for handwriting: TDS groups over images that keep their two dimensions.
+    """The network for handwriting: TDS groups over images with two dimensions.
 
     Args:
         height: The height of images.
         num_outputs: The number of output channels.
         groups: Channels, blocks and strides (height, width); see :meth:`preset`.
-        depth: The number of features that blocks keep apart for each channel.
+        depth: The number of features per channel, which the convolutions of blocks do not mix.
         kernel_size: Height and width of all kernels, odd.
-        dropout: The share of activations that are dropped in training.
+        dropout: The fraction of activations dropped in training.
         in_channels: The number of channels of images.
 
     Called with ``[B, height, W]`` (or ``[B, in_channels, height, W]``) and the widths of images;
-    returns ``[B, W', num_outputs]`` and their lengths. Outputs beyond them mean nothing.
+    returns ``[B, W', num_outputs]`` and their lengths. Outputs beyond the lengths are padding.
 
     >>> import torch
     >>> from arcgrad.recipes.models import TDS2d
@@ -327,9 +326,9 @@ class TDS2d(nn.Module):
                 million parameters, for lines that are 16 pixels high and processors.
             height: The height of images.
             num_outputs: The number of output channels.
-            subsampling: How many columns make one output: 2, 4 (for letters), 8, 16 or 24; a preset
-                has a usual number. Every group halves the height.
-            dropout: The share of activations that are dropped in training.
+            subsampling: The number of columns per output: 2, 4 (for letters), 8, 16 or 24; None for
+                the default of the preset. Every group halves the height.
+            dropout: The fraction of activations dropped in training.
 
         >>> from arcgrad.recipes.models import TDS2d
         >>> TDS2d.preset("paper", 64, 80, subsampling=4).output_lengths(1000).item()
@@ -346,7 +345,7 @@ class TDS2d(nn.Module):
         )
 
     def output_lengths(self, lengths: Any) -> Tensor:
-        """The lengths of outputs for the widths of images."""
+        """Return the lengths of outputs, given the widths of images."""
         found: Tensor = self.groups.output_size(torch.as_tensor(lengths), 1)
         return found
 
@@ -375,14 +374,14 @@ class Preset2d:
     subsampling: int
 
     def groups(self, op: str, subsampling: int) -> list[TDSGroup]:
-        """Its groups, each of which halves the height."""
+        """Return its groups, each of which halves the height."""
         strides = frame_strides(op, len(self.channels), subsampling)
         return [
             TDSGroup(c, self.blocks, (2, s)) for c, s in zip(self.channels, strides, strict=True)
         ]
 
 
-# Channels, blocks and the usual sub-sampling.
+# Channels, blocks and the default sub-sampling.
 _PRESETS_1D: dict[str, tuple[tuple[int, ...], int, int]] = {
     "paper": ((4, 8, 16), 5, 8),
     "recipe": ((4, 8, 16), 5, 8),

@@ -24,15 +24,15 @@ class TDS2dTransducer(nn.Module):
         pieces: The word pieces that the convolution knows, as strings of letters.
         groups: The groups before the convolution.
         last_groups: Those after it.
-        letters: The letters, whose scores the first groups give; by default those of the pieces in
-            their order. Label 0 is the blank, so letter ``i`` has label ``i + 1``.
+        letters: The letters, which the first groups score; by default the letters of the pieces in
+            order. Label 0 is the blank, so letter ``i`` has label ``i + 1``.
         kernel_size: The number of frames of the convolution, odd.
         stride: Its stride.
-        wfst: Whether the convolution is :class:`arcgrad.torch.ConvTransducer1d`; else it is an
+        wfst: Whether the convolution is :class:`arcgrad.torch.ConvTransducer1d`; otherwise it is an
             ordinary one of the same geometry.
-        depth: The number of features that blocks keep apart for each channel.
+        depth: The number of features per channel, which the convolutions of blocks do not mix.
         block_kernel_size: Height and width of the kernels of TDS groups, odd.
-        dropout: The share of activations that are dropped in training.
+        dropout: The fraction of activations dropped in training.
         options: Further options of :class:`arcgrad.torch.ConvTransducer1d`.
 
     Called with ``[B, height, W]`` and the widths of images; returns ``[B, W', num_outputs]`` and
@@ -68,8 +68,8 @@ class TDS2dTransducer(nn.Module):
         super().__init__()
         if options and not wfst:
             raise ValueError(
-                "TDS2dTransducer: options are those of a convolution of graphs, but wfst is False "
-                f"and there are {', '.join(options)}"
+                "TDS2dTransducer: an ordinary convolution must not have further options, but wfst "
+                f"is False and there are {', '.join(options)}"
             )
         if stride < 1:
             raise ValueError(f"TDS2dTransducer: the stride must be at least 1, but it is {stride}")
@@ -108,7 +108,7 @@ class TDS2dTransducer(nn.Module):
         dropout: float = 0.1,
         **options: Any,
     ) -> TDS2dTransducer:
-        """A network by name: the groups of :meth:`TDS2d.preset`, with the last one set apart.
+        """A network by name: the groups of :meth:`TDS2d.preset`, the last after the convolution.
 
         Args:
             name: ``"paper"`` has kernels of 5 frames that are learned (Table 3), ``"recipe"`` the
@@ -117,19 +117,19 @@ class TDS2dTransducer(nn.Module):
             height: The height of images.
             num_outputs: The number of output channels.
             pieces: The word pieces that the convolution knows.
-            letters: The letters; by default those of the pieces.
-            subsampling: How many columns make one frame before the convolution, which makes one of
-                four of these unless another stride is among the options.
+            letters: The letters; by default the letters of the pieces.
+            subsampling: The number of columns per frame before the convolution, whose stride is
+                another factor of 4 by default.
             wfst: Whether the convolution is one of graphs.
-            dropout: The share of activations that are dropped in training.
-            options: Further options, which come before those of the preset.
+            dropout: The fraction of activations dropped in training.
+            options: Further options, which override the options of the preset.
         """
         preset = find_preset("TDS2dTransducer", PRESETS_2D, name)
         *groups, last = preset.groups("TDS2dTransducer", subsampling)
         if last.stride[-1] != 1:
             raise ValueError(
-                "TDS2dTransducer: all of the sub-sampling must come before the last group, but for "
-                f"{subsampling} it does not"
+                "TDS2dTransducer: the last group must have stride 1, but for sub-sampling "
+                f"{subsampling} it has stride {last.stride[-1]}"
             )
         if name == "recipe" and wfst:
             options = {"learn": False, "scale": "sqrt", **options}
@@ -150,11 +150,11 @@ class TDS2dTransducer(nn.Module):
 
     @staticmethod
     def kernel_size(name: str) -> int:
-        """The number of frames of the convolution of a preset, which its pieces must fit into."""
+        """Return the number of frames of a preset's convolution, which limits its pieces."""
         return 7 if name == "recipe" else 5
 
     def output_lengths(self, lengths: Any) -> Tensor:
-        """The lengths of outputs for the widths of images."""
+        """Return the lengths of outputs, given the widths of images."""
         inner = self.conv.output_lengths(self.first.output_lengths(lengths))
         return self.last.output_lengths(inner)
 

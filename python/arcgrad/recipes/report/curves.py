@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from .page_runs import PageRun
 from .pictures import Picture, drawn
-from .runs import PageRun
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Curves whose values are further apart than this have a logarithmic axis.
+# The ratio of the largest to the smallest value above which the axis is logarithmic.
 WIDE = 8.0
 
 CURVES = (
-    ("loss", "loss for each letter", ("train_loss", "validation_loss")),
+    ("loss", "loss per letter", ("train_loss", "validation_loss")),
     ("CER", "CER in percent", ("train_cer", "validation_cer")),
     ("WER", "WER in percent", ("train_wer", "validation_wer")),
     ("learning rate", "learning rate", ("learning_rate",)),
@@ -27,14 +27,14 @@ CURVES = (
 
 @dataclass(frozen=True)
 class _Curves:
-    """The picture of a number by epoch."""
+    """The curves of one metric."""
 
     title: str
     picture: Picture
 
 
 def curves(runs: Sequence[PageRun]) -> list[_Curves]:
-    """The learning curves; none if no run has an epoch."""
+    """Return the learning curves; an empty list if no run has completed an epoch."""
     if not any(run.history for run in runs):
         return []
     return [

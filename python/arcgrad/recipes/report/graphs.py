@@ -1,4 +1,4 @@
-"""The losses and their graphs."""
+"""The losses of the runs of a page, and the graphs of these losses."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import arcgrad as ag
-from arcgrad.recipes.alignment import token_names
+from arcgrad.recipes.inference import token_names
 
+from .page_runs import PageRun
 from .pictures import INK, Picture
-from .runs import PageRun
 
 
 @dataclass(frozen=True)
 class _LossGraph:
-    """A graph of the losses of some runs, as a picture or, if it cannot be drawn, as text."""
+    """A graph that some runs share, as text and, if Graphviz can draw it, as a picture."""
 
     title: str
     size: str
@@ -29,7 +29,7 @@ class _LossGraph:
 
 
 def losses(runs: Sequence[PageRun]) -> dict[str, list[str]]:
-    """The names of the runs with each loss."""
+    """Return the names of the runs with each loss."""
     found: dict[str, list[str]] = {}
     for run in runs:
         criterion = run.recognizer.criterion
@@ -39,7 +39,7 @@ def losses(runs: Sequence[PageRun]) -> dict[str, list[str]]:
 
 
 def loss_graphs(runs: Sequence[PageRun]) -> list[_LossGraph]:
-    """The graphs of the losses for a short word; those that are the same once."""
+    """Return the different graphs of the losses for a short word."""
     found: dict[Any, _LossGraph] = {}
     for run in runs:
         names = token_names(run.recognizer)
@@ -52,7 +52,7 @@ def loss_graphs(runs: Sequence[PageRun]) -> list[_LossGraph]:
 
 
 def _short_word(run: PageRun) -> str:
-    """A word of about three letters, the most frequent of the data if they are there."""
+    """Return a word of about three letters, the most frequent one if the data are available."""
     tokens = run.recognizer.tokenizer.tokens
     letters = [token for token in tokens if len(token) == 1 and token.isalpha()]
     if run.dataset is None:
@@ -98,7 +98,7 @@ def _draw_graph(title: str, graph: ag.Graph, names: Sequence[str]) -> _LossGraph
 
 
 def _recolored(svg: str) -> str:
-    """A picture by Graphviz in the colour for light paper, without paper of its own."""
+    """Give a picture of Graphviz the colour for a light page, and a transparent background."""
     svg = svg[svg.index("<svg") :].replace('"black"', f'"{INK["light"]}"')
     svg = svg.replace('fill="white"', 'fill="none"').replace("Times,serif", "sans-serif")
     return svg.replace("<svg ", f'<svg fill="{INK["light"]}" ', 1)

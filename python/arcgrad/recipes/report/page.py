@@ -1,4 +1,4 @@
-"""Writes the page."""
+"""Evaluate runs and write the page about them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import jinja2
 
 import arcgrad as ag
 from arcgrad import _files
-from arcgrad.recipes import train
-from arcgrad.recipes.data import Dataset
+from arcgrad.recipes.data import Dataset, read_split
+from arcgrad.recipes.inference import torch_threads
 
-from .commands import commands
+from .command_lines import command_lines
 from .curves import curves
-from .examples import SideBySide
 from .graphs import loss_graphs, losses
-from .runs import colors, evaluate, groups, load, names
-from .tables import environment, percent, settings, summary
+from .page_runs import colors, evaluate, groups, load, names
+from .run_tables import environment, percent, settings, summary
+from .side_by_side import SideBySide
 
 TEMPLATE = Path(__file__).with_name("report.html.j2")
 
@@ -34,33 +34,32 @@ def write_report(
     device: str = "cpu",
     threads: int = 1,
 ) -> Path:
-    """Writes a page about a run, or about several runs side by side.
+    """Write a page about one run, or about several runs side by side.
 
-    It has error rates, learning curves, the best and the worst examples with their alignments, the
-    graph of the loss, frequent confusions, all settings, and the commands that give the same again.
-    Pictures are part of the page. If the data of a run cannot be loaded, the page says so and has
-    the rest. Runs with the same data are compared on the same examples.
+    The page has error rates, learning curves, the best and the worst examples with their
+    alignments, the graph of the loss, frequent confusions, all settings, and the command lines that
+    reproduce it. Pictures are embedded. If the data of a run cannot be loaded, the page says why.
+    Runs on the same data are compared on the same examples.
 
     Args:
-        runs: The folder of a run, or of each.
-        out: Where to; an existing file is replaced in one step.
+        runs: The folder of a run, or several folders.
+        out: The file to write; an existing file is replaced atomically.
         split: ``"train"``, ``"validation"`` or ``"test"``.
         checkpoint: ``"best"`` or ``"last"``.
-        examples: How many of the worst examples are shown, and of the best.
-        device: Where the networks are.
-        threads: How many threads torch uses.
+        examples: The number of worst examples to show, and of best examples.
+        device: The device of the networks.
+        threads: The number of threads of torch.
 
     Returns:
         The path of the page.
 
     Raises:
-        ValueError: If there is no run, one twice, or a run without the checkpoint; or there is no
-            such split.
+        ValueError: If there is no run, a run occurs twice, a run lacks the checkpoint, or there is
+            no such split or device.
 
-    >>> from arcgrad.recipes.catalog import find
-    >>> from arcgrad.recipes.experiment import override
+    >>> from arcgrad.recipes.experiments import find, override
     >>> from arcgrad.recipes.report import write_report
-    >>> from arcgrad.recipes.train import train
+    >>> from arcgrad.recipes.training import train
     >>> sizes = ["data.train=8", "data.validation=4", "data.test=2", "optim.epochs=1"]
     >>> _ = train(override(find("demo"), sizes), "run", quiet=True)
     >>> write_report("run", "report.html").name
@@ -69,22 +68,22 @@ def write_report(
     paths = [Path(run) for run in ([runs] if isinstance(runs, str | os.PathLike) else runs)]
     if not paths or len({path.resolve() for path in paths}) < len(paths):
         raise ValueError(
-            "write_report: there must be runs, each once, but they are "
+            "write_report: there must be at least one run, and no run twice, but they are "
             f"{[str(path) for path in paths]}"
         )
-    train.check_split("write_report", split)
+    part = read_split("write_report", split)
     if examples < 0:
         raise ValueError(
             f"write_report: the number of examples must not be negative, but it is {examples}"
         )
-    with train.torch_threads(threads):
+    with torch_threads(threads):
         loaded = [
-            load(path, name, color, checkpoint)
+            load(path, name, color, checkpoint, device)
             for path, name, color in zip(paths, names(paths), colors(len(paths)), strict=True)
         ]
         datasets: dict[Any, Dataset] = {}
         for run in loaded:
-            evaluate(run, datasets, split, device, threads)
+            evaluate(run, datasets, part, threads)
         page = _template().render(
             runs=loaded,
             split=split,
@@ -96,7 +95,7 @@ def write_report(
             graphs=loss_graphs(loaded),
             settings=settings(loaded),
             environment=environment(loaded),
-            commands=commands(loaded, out, split, checkpoint, examples),
+            commands=command_lines(loaded, out, split, checkpoint, examples),
             version=ag.__version__,
         )
     _files.write(out, page.encode())

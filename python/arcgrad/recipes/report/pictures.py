@@ -1,4 +1,4 @@
-"""Pictures that are part of the page, for light and for dark paper."""
+"""Pictures embedded in the page, for its light and its dark mode."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# What is drawn in the colour for light paper gets the other one for dark paper.
+# Pictures are drawn in the light page's colour, which is replaced for the dark page.
 INK = {"light": "#1c1d20", "dark": "#e7e8ea"}
 
 NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
@@ -21,10 +21,7 @@ NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 
 @dataclass(frozen=True)
 class Picture:
-    """An SVG image for light and for dark paper, as addresses that hold all of it.
-
-    The width is in points.
-    """
+    """An SVG image for the light and the dark page, as data URLs. The width is in points."""
 
     light: str
     dark: str
@@ -33,7 +30,7 @@ class Picture:
 
     @classmethod
     def of(cls, svg: str, alt: str) -> Picture:
-        """A picture that is drawn in the colour for light paper."""
+        """Make a picture from an SVG image in the light page's colour."""
         dark = svg.replace(INK["light"], INK["dark"])
         width = re.search(r'<svg [^>]*width="([\d.]+)pt"', svg)
         assert width is not None
@@ -45,7 +42,7 @@ def _address(svg: str) -> str:
 
 
 def drawn(draw: Callable[[], Figure], alt: str) -> Picture:
-    """A picture by matplotlib."""
+    """Return a picture of matplotlib."""
     import matplotlib
 
     colored = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
@@ -56,7 +53,7 @@ def drawn(draw: Callable[[], Figure], alt: str) -> Picture:
     }
     file = io.StringIO()
     with matplotlib.rc_context(settings), warnings.catch_warnings():
-        # The letters are drawn by the browser, whatever letters the font here lacks.
+        # The browser draws the text, so glyphs that are missing here do not matter.
         warnings.filterwarnings("ignore", "Glyph .* missing from")
         draw().savefig(file, format="svg", transparent=True, metadata=NO_METADATA)
     return Picture.of(file.getvalue(), alt)

@@ -1,0 +1,6 @@
+"""The tables and figures of the paper, made from trained experiments."""
+
+from .reproduction import reproduce
+from .tables import PAPER_TABLES
+
+__all__ = ["PAPER_TABLES", "reproduce"]

@@ -1,0 +1,387 @@
+"""The tables and figures of the paper: the experiments of each, and how it is made of them.
+
+"Table" stands for both in the names of this room, since every figure has its numbers as a table.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from arcgrad.recipes.data import WordPieces, load_data
+from arcgrad.recipes.experiments import EXPERIMENTS, Experiment, cells, find, override
+from arcgrad.recipes.experiments.catalog import pruning_name
+from arcgrad.recipes.experiments.published import FIGURE_8, TABLE_1, TABLE_2, TABLE_3
+from arcgrad.recipes.inference import (
+    PieceSpan,
+    compare,
+    count_decompositions,
+    dataset_emissions,
+    viterbi_decompositions,
+)
+from arcgrad.recipes.recognizer import Recognizer
+from arcgrad.recipes.report import (
+    comparison_table,
+    draw_decomposition,
+    draw_histograms,
+    histogram,
+    markdown_table,
+)
+from arcgrad.recipes.run import load_environment, load_run
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["PAPER_TABLES", "Cell", "PaperTable", "Rendered", "TableInputs", "origin"]
+
+IMAGES = ("letters", "iam")
+# The number of words in Table 4, and of examples in Figure 7.
+NUM_WORDS, NUM_EXAMPLES = 10, 4
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A trained cell of a table.
+
+    Attributes:
+        experiment: Its settings.
+        path: The folder of its run.
+        result: Its error rates and times.
+    """
+
+    experiment: Experiment
+    path: Path
+    result: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class TableInputs:
+    """The inputs from which a table is made.
+
+    Attributes:
+        corpus: The corpus of the training.
+        cells: The trained cells, by their full names.
+        experiments: The settings of the cells.
+    """
+
+    corpus: str
+    cells: Mapping[str, Cell]
+    experiments: Mapping[str, Experiment]
+
+    def value(self, cell: str, key: str = "validation_cer", digits: int = 1) -> str:
+        """Return a result of a cell as text."""
+        return f"{self.cells[cell].result[key]:.{digits}f}"
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """A table as Markdown, with its pictures by name, and results that belong to no cell."""
+
+    text: str
+    pictures: Mapping[str, Figure] = field(default_factory=dict)
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """A table or a figure of the paper.
+
+    Attributes:
+        name: Its name on the command line.
+        title: Its title.
+        corpora: The corpora on which it can be made; the first is the default.
+        experiments: Returns the experiments of a corpus, by their full names.
+        make: Makes the table from the trained experiments.
+        is_trained: Whether the experiments must be trained.
+    """
+
+    name: str
+    title: str
+    corpora: tuple[str, ...]
+    experiments: Callable[[str], dict[str, Experiment]]
+    make: Callable[[TableInputs], Rendered]
+    is_trained: bool = True
+
+
+def origin(command: str, cells: Mapping[str, Cell]) -> str:
+    """Return the origin of a table: the command, and the machine it ran on."""
+    text = f"Made by `{command}`."
+    if not cells:
+        return text + "\n"
+    paths = dict.fromkeys(cell.path for cell in cells.values())
+    ran = [load_environment(path) for path in paths]
+    seconds = sum({cell.path: cell.result["cpu_seconds"] for cell in cells.values()}.values())
+
+    def listed(key: str) -> str:
+        return ", ".join(dict.fromkeys(str(each[key]) for each in ran))
+
+    return (
+        f"{text} Trained in {seconds / 60:.0f} minutes of processor time at commit "
+        f"{listed('commit')} with PyTorch {listed('torch')}, on {listed('processor')} "
+        f"({listed('cores')} cores, {listed('device_name')}).\n"
+    )
+
+
+def _of(*tables: str) -> Callable[[str], dict[str, Experiment]]:
+    """Return a function from a corpus to all named experiments of some tables."""
+
+    def experiments(corpus: str) -> dict[str, Experiment]:
+        prefixes = tuple(f"{table}/{corpus}/" for table in tables)
+        return {n: e for n, e in EXPERIMENTS.items() if n.startswith(prefixes)}
+
+    return experiments
+
+
+def _marginal(corpus: str) -> dict[str, Experiment]:
+    """Return the experiment of Figure 5 whose decompositions are shown, the third size."""
+    found = [name for name in _of("fig5")(corpus) if name.endswith("/marginal")]
+    return {found[2]: find(found[2])}
+
+
+def _table1(inputs: TableInputs) -> Rendered:
+    rows = []
+    for ngram in (0, 1, 2):
+        row = [str(ngram)]
+        for blank, paper in TABLE_1.items():
+            name = f"table1/{inputs.corpus}/ngram{ngram}/{blank}_blank"
+            row += [inputs.value(name), inputs.value(name, "test_cer"), str(paper[ngram])]
+        rows.append(row)
+    header = ["n-gram"]
+    for blank in TABLE_1:
+        header += [f"{blank} blank", "test", "paper"]
+    text = "CER in percent on validation data, on test data, and of the paper on IAM.\n\n"
+    return Rendered(text + markdown_table(header, rows) + "\n")
+
+
+def _table2(inputs: TableInputs) -> Rendered:
+    rows = []
+    for prune in TABLE_2["letters"]:
+        row = ["none" if prune is None else str(prune)]
+        for kind, paper in TABLE_2.items():
+            name = f"table2/{inputs.corpus}/{kind}/{pruning_name(prune)}"
+            cer, seconds = paper[prune]
+            row += [
+                inputs.value(name),
+                inputs.value(name, "test_cer"),
+                inputs.value(name, "epoch_cpu_seconds"),
+                "none" if cer is None else str(cer),
+                f"{seconds:,}",
+            ]
+        rows.append(row)
+    header = ["pruning"]
+    for kind in TABLE_2:
+        header += [f"{kind}: CER", "test", "epoch, s", "paper: CER", "epoch, s"]
+    text = "CER in percent on validation data and on test data, and processor seconds of an epoch."
+    return Rendered(f"{text}\n\n{markdown_table(header, rows)}\n")
+
+
+def _table3(inputs: TableInputs) -> Rendered:
+    rows = []
+    for inner, (cer, num_parameters) in TABLE_3.items():
+        name = f"table3/{inputs.corpus}/{inner}"
+        cell = inputs.cells[name]
+        _, recognizer = load_run(cell.path)
+        conv = recognizer.network.conv
+        assert isinstance(conv, torch.nn.Module)
+        count = sum(parameter.numel() for parameter in conv.parameters())
+        rows.append(
+            [
+                "WFST" if inner == "wfst" else inner,
+                inputs.value(name),
+                inputs.value(name, "test_cer"),
+                f"{count:,}",
+                str(cer),
+                f"{num_parameters:,}",
+            ]
+        )
+    header = ["convolution", "CER", "test", "parameters", "paper: CER", "parameters"]
+    text = "CER in percent on validation data and on test data, and parameters of the convolution."
+    return Rendered(f"{text}\n\n{markdown_table(header, rows)}\n")
+
+
+def _figure5(inputs: TableInputs) -> Rendered:
+    text, pictures = "", {}
+    panels = [("fig5", "pieces", "number of word pieces")]
+    if inputs.corpus in IMAGES:
+        panels.append(("fig5d", "subsampling", "sub-sampling"))
+    for panel, stem, label in panels:
+        prefix = f"{panel}/{inputs.corpus}/"
+        values: dict[int, dict[str, str]] = {}
+        for name in inputs.cells:
+            if name.startswith(prefix):
+                at, way = name.removeprefix(prefix).split("/")
+                values.setdefault(int(at.removeprefix(stem)), {})[way] = name
+        ways = ("sentencepiece", "marginal")
+        keys = ("validation_cer", "test_cer")
+        rows = [
+            [
+                str(at),
+                *(inputs.value(names[way], key) for way, key in itertools.product(ways, keys)),
+            ]
+            for at, names in values.items()
+        ]
+        header = [label, "SentencePiece", "test", "marginalised", "test"]
+        text += f"CER in percent by {label}.\n\n{markdown_table(header, rows)}\n\n"
+        curves = {
+            way: [inputs.cells[names[way]].result["validation_cer"] for names in values.values()]
+            for way in ways
+        }
+        pictures[stem] = _curves(list(values), curves, label)
+    return Rendered(text, pictures)
+
+
+def _curves(ticks: list[int], curves: Mapping[str, list[float]], label: str) -> Figure:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5, 3.2), layout="constrained")
+    axes = figure.subplots()
+    names = {"sentencepiece": "SentencePiece", "marginal": "marginalised"}
+    for (way, values), marker in zip(curves.items(), "os", strict=True):
+        axes.plot(range(len(ticks)), values, marker=marker, label=names[way])
+    axes.set_xticks(range(len(ticks)), [str(tick) for tick in ticks])
+    axes.set_xlabel(label)
+    axes.set_ylabel("CER in percent")
+    axes.set_ylim(bottom=0)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False)
+    return figure
+
+
+def _decomposed(cell: Cell) -> tuple[Recognizer, list[list[PieceSpan]], Any]:
+    """Return the best decompositions of the training texts, without augmentation."""
+    _, recognizer = load_run(cell.path)
+    dataset = load_data(override(cell.experiment, ["data.augment=false"])).train
+    found: dict[str, list[PieceSpan]] = {}
+    for batch, emissions, lengths in dataset_emissions(recognizer, dataset):
+        spans = viterbi_decompositions(recognizer.criterion, emissions, batch.texts, lengths)
+        found.update(zip(batch.ids, spans, strict=True))
+    return recognizer, [found[name] for name in dataset.ids], dataset
+
+
+def _table4(inputs: TableInputs) -> Rendered:
+    (cell,) = inputs.cells.values()
+    recognizer, spans, _ = _decomposed(cell)
+    counts = count_decompositions(spans)
+    pieces = recognizer.tokenizer
+    assert isinstance(pieces, WordPieces)
+
+    def reference(word: str) -> list[str]:
+        return [pieces.tokens[label] for label in pieces.encode(word)]
+
+    rows = compare(counts, reference)
+    total = len(counts)
+    text = (
+        f"Decompositions of the training words by the marginalised model with "
+        f"{len(pieces.tokens)} pieces. For {len(rows)} of {total} words the most common "
+        f"decomposition differs from SentencePiece. The {min(NUM_WORDS, len(rows))} most frequent "
+        f"are\n\n{comparison_table(rows[:NUM_WORDS], 'SentencePiece')}\n"
+    )
+    return Rendered(text)
+
+
+def _figure7(inputs: TableInputs) -> Rendered:
+    (cell,) = inputs.cells.values()
+    recognizer, spans, dataset = _decomposed(cell)
+    # The examples whose decompositions differ most from SentencePiece.
+    tokens = recognizer.tokenizer.tokens
+
+    def differing(index: int) -> int:
+        expected = Counter(
+            tokens[label] for label in recognizer.tokenizer.encode(dataset.texts[index])
+        )
+        found = Counter(span.piece for span in spans[index])
+        return (found - expected).total()
+
+    order = sorted(range(len(dataset)), key=lambda i: (-differing(i), dataset.ids[i]))
+    pictures: dict[str, Any] = {}
+    lines = []
+    for number, index in enumerate(order[:NUM_EXAMPLES], 1):
+        example = dataset[index]
+        lengths = recognizer.network.output_lengths([example.length])  # type: ignore[operator]
+        image = example.input.flip(0) if recognizer.is_speech else example.input
+        pictures[str(number)] = draw_decomposition(image.numpy(), spans[index], int(lengths[0]))
+        expected = [tokens[label] for label in recognizer.tokenizer.encode(example.text)]
+        found = ", ".join(span.piece for span in spans[index])
+        lines.append(f"{number}. {example.text}: {found} (SentencePiece: {', '.join(expected)})")
+    text = "Training examples with the positions of their pieces.\n\n" + "\n".join(lines)
+    return Rendered(text + "\n", pictures)
+
+
+def _figure8(inputs: TableInputs) -> Rendered:
+    (experiment,) = inputs.experiments.values()
+    dataset = load_data(experiment).train
+    tokens = dataset.tokenizer.tokens
+    counts = Counter(
+        tokens[label] for text in dataset.texts for label in dataset.tokenizer.encode(text)
+    )
+    ours = histogram(counts, tokens)
+    words = sum(len(text.split()) for text in dataset.texts)
+    name = f"{inputs.corpus} ({words:,} words)"
+    names = list(ours)
+    paper = {f"{corpus} (paper)": values for corpus, values in FIGURE_8.items()}
+    histograms = {name: ours} | {n: dict(zip(names, v, strict=True)) for n, v in paper.items()}
+    rows = [[n, *map(str, found.values())] for n, found in histograms.items()]
+    text = f"The number of the {len(tokens)} word pieces that occur c times in the training text."
+    return Rendered(
+        f"{text}\n\n{markdown_table(['corpus', *names], rows)}\n",
+        {"counts": draw_histograms(histograms)},
+        {name: ours},
+    )
+
+
+def _variants(inputs: TableInputs) -> Rendered:
+    names = {"CTC": f"table1/{inputs.corpus}/ngram0/optional_blank"}
+    for name in cells("variants", inputs.corpus):
+        names[name] = f"variants/{inputs.corpus}/{name}"
+    rows = [
+        [name, inputs.value(cell), inputs.value(cell, "test_cer"), inputs.value(cell, "test_wer")]
+        for name, cell in names.items()
+    ]
+    described = "; ".join(
+        f"{name}: {inputs.cells[cell].experiment.description}"
+        for name, cell in names.items()
+        if name != "CTC"
+    )
+    header = ["tokens", "CER", "test", "test WER"]
+    return Rendered(
+        f"CER in percent on validation data and on test data. {described}.\n\n"
+        f"{markdown_table(header, rows)}\n"
+    )
+
+
+def _with_ctc(corpus: str) -> dict[str, Experiment]:
+    name = f"table1/{corpus}/ngram0/optional_blank"
+    return {name: find(name), **_of("variants")(corpus)}
+
+
+_EVERY = ("letters", "digits", "iam", "librispeech", "wsj")
+
+#: The tables and figures, by their names on the command line.
+PAPER_TABLES: dict[str, PaperTable] = {
+    artefact.name: artefact
+    for artefact in (
+        PaperTable("table1", "Table 1: transitions and blanks", IMAGES, _of("table1"), _table1),
+        PaperTable("table2", "Table 2: pruned bigrams", IMAGES, _of("table2"), _table2),
+        PaperTable("table3", "Table 3: a convolution of graphs", IMAGES, _of("table3"), _table3),
+        PaperTable("table4", "Table 4: decompositions of words", _EVERY, _marginal, _table4),
+        PaperTable(
+            "fig5", "Figure 5: marginalised word pieces", _EVERY, _of("fig5", "fig5d"), _figure5
+        ),
+        PaperTable("fig7", "Figure 7: decompositions in examples", _EVERY, _marginal, _figure7),
+        PaperTable(
+            "fig8",
+            "Figure 8: how often pieces occur",
+            _EVERY,
+            _marginal,
+            _figure8,
+            is_trained=False,
+        ),
+        PaperTable("variants", "Beyond the paper: kinds of CTC", IMAGES, _with_ctc, _variants),
+    )
+}

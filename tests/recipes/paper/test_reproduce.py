@@ -1,0 +1,197 @@
+"""Tables and figures: all cells are trained once, and numbers stand where they belong."""
+
+import json
+import os
+import re
+import sys
+import time
+
+import psutil
+import pytest
+
+from arcgrad.recipes.experiments import EXPERIMENTS
+from arcgrad.recipes.experiments.published import TABLE_1
+from arcgrad.recipes.inference import evaluate_run
+from arcgrad.recipes.paper import PAPER_TABLES, reproduce, reproduction
+from arcgrad.recipes.training import Result, train
+
+TINY = ["data.train=40", "data.validation=2", "data.test=3", "optim.epochs=1"]
+PIECES = ["tokens.num_pieces=32", "model.inner_pieces=32"]
+
+
+def rows(path):
+    """The cells of the table of a page."""
+    lines = [line for line in path.read_text().splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_a_table_has_a_number_for_each_cell_beside_that_of_the_paper(tmp_path):
+    page, numbers = reproduce("table1", "letters", tmp_path, settings=TINY, quiet=True)
+    header, _, *body = rows(page)
+    assert header[:4] == ["n-gram", "no blank", "test", "paper"]
+    found = json.loads(numbers.read_text())
+    for ngram, row in enumerate(body):
+        assert row[0] == str(ngram)
+        for place, blank in enumerate(TABLE_1):
+            result = found[f"table1/letters/ngram{ngram}/{blank}_blank"]
+            expected = [f"{result['validation_cer']:.1f}", f"{result['test_cer']:.1f}"]
+            assert row[1 + 3 * place : 4 + 3 * place] == [*expected, str(TABLE_1[blank][ngram])]
+            run = tmp_path / f"runs/table1/letters/ngram{ngram}/{blank}_blank"
+            history = [
+                json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()
+            ]
+            assert result["validation_cer"] == history[0]["validation_cer"]
+            assert evaluate_run(run).cer == result["test_cer"]
+    sets = " ".join(f"--set {setting}" for setting in TINY)
+    assert f"`arcgrad reproduce table1 --data letters {sets}`" in page.read_text()
+
+
+def test_what_is_done_is_not_trained_again_and_shared(tmp_path, monkeypatch):
+    reproduce("variants", out=tmp_path, settings=TINY, quiet=True)
+    trained = sorted(path.parent for path in tmp_path.glob("runs/**/result.json"))
+    assert len(trained) == 4  # with CTC, the cell of Table 1
+    assert tmp_path / "runs/table1/letters/ngram0/optional_blank" in trained
+
+    def never(*_, **__):
+        raise AssertionError
+
+    monkeypatch.setattr(reproduction, "train", never)
+    page, _ = reproduce("variants", out=tmp_path, settings=TINY, quiet=True)
+    assert [row[0] for row in rows(page)[2:]] == ["CTC", "spike", "limited", "spaced"]
+    with pytest.raises(ValueError, match=r"must have the settings of its cell, but .* has others"):
+        reproduce("variants", out=tmp_path, settings=[*TINY, "seed=1"], quiet=True)
+
+
+def test_a_damaged_result_is_an_error_that_names_it(tmp_path):
+    run = tmp_path / "runs/table1/letters/ngram0/optional_blank"
+    run.mkdir(parents=True)
+    (run / "result.json").write_text('{"validation_cer": 4')
+    with pytest.raises(ValueError, match=r"reproduce: '.*result.json' must be JSON, but .* remove"):
+        reproduce("variants", out=tmp_path, settings=TINY, quiet=True)
+
+
+def test_cells_that_are_the_same_have_one_run(tmp_path):
+    experiments = PAPER_TABLES["fig5"].experiments("letters")
+    folders = reproduction._run_folders(experiments, tmp_path)
+    assert len(experiments) == 16
+    assert len(set(folders.values())) == 14
+    one = folders["fig5d/letters/subsampling4/marginal"]
+    assert one == folders["fig5/letters/pieces1000/marginal"]
+    dense = reproduction._run_folders(PAPER_TABLES["table2"].experiments("letters"), tmp_path)
+    same = dense["table2/letters/letters/dense"]
+    assert same == tmp_path / "table1/letters/ngram2/optional_blank"
+
+
+def test_an_interrupted_reproduction_goes_on(tmp_path, monkeypatch):
+    def interrupted(experiment, out, **options):
+        result = train(experiment, out, **options)
+        return Result(0, result.best_cer, (), finished=False, interrupted=True)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(reproduction, "train", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            reproduce("variants", out=tmp_path, settings=TINY, quiet=True)
+    assert not list(tmp_path.glob("runs/**/result.json"))
+    page, *_ = reproduce("variants", out=tmp_path, settings=TINY, quiet=True)
+    assert len(rows(page)) == 6
+
+
+@pytest.mark.parametrize(
+    ("artefact", "corpus", "pictures"),
+    [
+        ("table2", "letters", []),
+        ("table3", "letters", []),
+        ("table4", "letters", []),
+        ("fig7", "letters", ["1", "2", "3", "4"]),
+        ("fig7", "digits", ["1", "2", "3", "4"]),
+        ("fig8", "letters", ["counts"]),
+    ],
+)
+def test_each_artefact_is_made(artefact, corpus, pictures, tmp_path):
+    settings = [*TINY, *(PIECES if corpus == "letters" else ["tokens.num_pieces=18"])]
+    written = reproduce(artefact, corpus, tmp_path, settings=settings, quiet=True)
+    stem = f"{artefact}-{corpus}"
+    expected = [f"{stem}.md", f"{stem}.json", *(f"{stem}-{name}.svg" for name in pictures)]
+    assert [path.name for path in written] == expected
+    page = written[0].read_text()
+    assert page.startswith(f"# {PAPER_TABLES[artefact].title}, on {corpus}\n")
+    assert re.findall(r"\]\((.*)\)", page) == expected[2:]
+    json.loads(written[1].read_text())
+    for path in written[2:]:
+        assert "<svg" in path.read_text()
+
+
+def test_figure_5_has_a_curve_for_each_way_to_spell(tmp_path):
+    # One epoch for all sizes: the numbers of pieces of the catalog, made small by quick.
+    settings = ["data.train=60", "data.validation=2", "data.test=2"]
+    written = reproduce("fig5", "digits", tmp_path, settings=settings, quick=True, quiet=True)
+    assert [path.suffix for path in written] == [".md", ".json", ".svg"]
+    header, _, *body = rows(written[0])
+    assert header == ["number of word pieces", "SentencePiece", "test", "marginalised", "test"]
+    assert [row[0] for row in body] == ["18", "20", "23", "26"]
+    assert "on digits (quick)" in written[0].read_text()
+    assert "`arcgrad reproduce fig5 --data digits --quick --set " in written[0].read_text()
+
+
+@pytest.mark.serial
+def test_cells_can_be_trained_in_processes(tmp_path, capsys):
+    reproduce("table3", out=tmp_path, settings=[*TINY, *PIECES], jobs=2)
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert first == "table3 on letters: 2 runs, 2 epochs"
+    assert {line.split()[0] for line in lines[:2]} == {"1/2", "2/2"}
+    assert {line.split()[1] for line in lines[:2]} == {
+        "table3/letters/wfst",
+        "table3/letters/ordinary",
+    }
+    assert "# Table 3: a convolution of graphs, on letters" in lines
+
+
+@pytest.mark.serial
+def test_processes_end_with_the_one_that_started_them(tmp_path):
+    command = [sys.executable, "-m", "arcgrad.recipes.cli", "reproduce", "variants", "--quiet"]
+    command += ["--jobs", "2", "--out", tmp_path, "--set", "data.train=40"]
+    command += ["--set", "optim.epochs=1000"]
+    program = psutil.Popen(command, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    try:
+        end = time.monotonic() + 120
+        while len(list(tmp_path.glob("runs/**/metrics.jsonl"))) < 2 and time.monotonic() < end:
+            assert program.poll() is None
+            time.sleep(0.1)
+        workers = program.children(recursive=True)
+        assert len(workers) >= 2
+    finally:
+        program.kill()
+        program.wait()
+    _, alive = psutil.wait_procs(workers, timeout=60)
+    for worker in alive:
+        worker.kill()
+    assert not alive
+
+
+def test_what_cannot_be_reproduced_is_an_error():
+    with pytest.raises(ValueError, match="but it is 'table11'; did you mean 'table1'"):
+        reproduce("table11")
+    with pytest.raises(ValueError, match="table1 must be on one of letters, iam, but it is on"):
+        reproduce("table1", "wsj")
+    with pytest.raises(ValueError, match="the corpus iam must have a folder"):
+        reproduce("fig8", "iam")
+
+
+def test_every_experiment_belongs_to_an_artefact():
+    found = {"demo"}
+    for artefact in PAPER_TABLES.values():
+        for corpus in artefact.corpora:
+            cells = artefact.experiments(corpus)
+            assert cells
+            found |= cells.keys()
+    assert found == set(EXPERIMENTS)
+
+
+@pytest.mark.skipif(
+    os.environ.get("HYPOTHESIS_PROFILE") != "nightly", reason="takes minutes: make test-long"
+)
+def test_table_1_is_quick_if_asked(tmp_path):
+    start = time.monotonic()
+    page, _ = reproduce("table1", out=tmp_path, quick=True, quiet=True)
+    assert len(rows(page)) == 5
+    assert time.monotonic() - start < 300

@@ -1,0 +1,210 @@
+"""Training: the same bits with and without interruption, and an end that is clean in any case."""
+
+import json
+import os
+import platform
+import signal
+
+import pytest
+import torch
+from runs import BIGRAM, SGD, TINY, assert_same_state, checkpoint
+
+from arcgrad.recipes.data import load_data
+from arcgrad.recipes.experiments import find, override
+from arcgrad.recipes.inference import evaluate_run
+from arcgrad.recipes.run import load_environment, load_history, load_run
+from arcgrad.recipes.training import TrainingError, loop, train
+from arcgrad.recipes.training.optimizer import rate_factor
+
+
+def interrupt_at(monkeypatch, step):
+    """Sends Ctrl-C while a step is done."""
+    do, count = loop._Training.step, []
+
+    def interrupted(self, *batch):
+        count.append(None)
+        if len(count) == step:
+            os.kill(os.getpid(), signal.SIGINT)
+        do(self, *batch)
+
+    monkeypatch.setattr(loop._Training, "step", interrupted)
+
+
+def test_one_epoch_and_a_resumed_one_are_two_epochs(tmp_path):
+    whole = train(SGD, tmp_path / "whole", quiet=True)
+    half = train(override(SGD, ["optim.epochs=1"]), tmp_path / "halves", quiet=True)
+    assert (half.epochs, half.finished) == (1, True)
+    assert len((tmp_path / "halves/metrics.jsonl").read_text().splitlines()) == 1
+    resumed = train(SGD, tmp_path / "halves", resume=True, quiet=True)
+    assert (whole.epochs, resumed.epochs) == (2, 2)
+    assert_same_state(checkpoint(tmp_path / "whole"), checkpoint(tmp_path / "halves"))
+
+
+@pytest.mark.parametrize("step", [1, 3, 5])
+def test_an_interrupted_run_goes_on_where_it_was(tmp_path, monkeypatch, step):
+    # Three batches make an epoch: the third step is the last of one.
+    train(BIGRAM, tmp_path / "whole", quiet=True)
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, step)
+        stopped = train(BIGRAM, tmp_path / "stopped", quiet=True)
+    assert stopped.interrupted
+    assert not stopped.finished
+    assert stopped.epochs == (step - 1) // 3
+    if stopped.epochs == 0:
+        with pytest.raises(ValueError, match=r"there is no '.*best.pt'; it was interrupted in its"):
+            load_run(tmp_path / "stopped")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert train(BIGRAM, tmp_path / "stopped", resume=True, quiet=True).finished
+    assert_same_state(checkpoint(tmp_path / "whole"), checkpoint(tmp_path / "stopped"))
+
+
+def test_a_run_has_its_settings_numbers_and_checkpoints(tmp_path):
+    result = train(BIGRAM, tmp_path, quiet=True)
+    assert {path.name for path in tmp_path.iterdir()} == {
+        *("best.pt", "environment.json", "experiment.json", "last.pt", "metrics.jsonl", "tokens")
+    }
+    rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert rows == list(result.history) == load_history(tmp_path)
+    assert [row["epoch"] for row in rows] == [1, 2]
+    assert [row["steps"] for row in rows] == [3, 6]
+    assert min(row["validation_cer"] for row in rows) == result.best_cer
+    for split in ("train", "validation"):
+        assert {f"{split}_{what}" for what in ("loss", "cer", "wer")} <= rows[0].keys()
+    experiment, recognizer = load_run(tmp_path)
+    assert experiment == BIGRAM
+    assert not recognizer.training
+    best = checkpoint(tmp_path, "best.pt")
+    assert torch.equal(recognizer.criterion.transitions, best["criterion"]["transitions"])
+    assert recognizer.criterion.transitions.abs().max() > 0  # learned
+
+
+def test_a_run_keeps_the_versions_and_options_of_its_training(tmp_path):
+    train(override(BIGRAM, ["optim.epochs=1"]), tmp_path, quiet=True, max_seconds=900)
+    kept = load_environment(tmp_path)
+    assert (kept["torch"], kept["python"]) == (torch.__version__, platform.python_version())
+    assert (kept["device"], kept["threads"], kept["max_seconds"]) == ("cpu", 1, 900)
+
+
+def test_a_run_without_numbers_has_none(tmp_path):
+    assert load_history(tmp_path) == []
+
+
+@pytest.mark.parametrize("text", ["{", "3"])
+def test_numbers_that_are_damaged_are_errors(tmp_path, text):
+    (tmp_path / "metrics.jsonl").write_text(text)
+    with pytest.raises(ValueError, match=r"load_history: .* must have a line of JSON for each epo"):
+        load_history(tmp_path)
+
+
+def test_the_test_gives_each_example_in_its_order(tmp_path):
+    train(BIGRAM, tmp_path, quiet=True)
+    splits = load_data(BIGRAM)
+    assert [e.reference for e in evaluate_run(tmp_path).examples] == splits.test.texts
+    result = evaluate_run(tmp_path, "validation", checkpoint="last")
+    rows = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert result.cer == json.loads(rows[-1])["validation_cer"]
+
+
+def test_training_learns(tmp_path):
+    settings = ["optim.epochs=30", "data.train=4", "data.augment=false", "model.dropout=0"]
+    history = train(override(find("demo"), [*TINY, *settings]), tmp_path, quiet=True).history
+    assert history[-1]["train_loss"] < 0.5 * history[0]["train_loss"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "progress", "epoch", "factor"),
+    [
+        (["optim.schedule=step"], 0.9, 99, 1.0),
+        (["optim.schedule=step"], 0.0, 100, 0.5),
+        (["optim.schedule=step", "optim.step_size=2", "optim.decay=0.1"], 0.0, 5, 0.01),
+        (["optim.schedule=one-cycle"], 0.0, 0, 0.1),
+        (["optim.schedule=one-cycle"], 0.1, 7, 1.0),
+        (["optim.schedule=one-cycle"], 0.55, 7, 0.5),
+        (["optim.schedule=one-cycle"], 1.0, 7, 0.0),
+    ],
+)
+def test_schedules(settings, progress, epoch, factor):
+    optim = override(find("demo"), settings).optim
+    assert rate_factor(optim, epoch, progress) == pytest.approx(factor)
+
+
+def test_the_loss_has_a_learning_rate_of_its_own(tmp_path):
+    still = override(SGD, ["optim.criterion_learning_rate=0", "optim.epochs=1"])
+    train(still, tmp_path, quiet=True)
+    transitions = checkpoint(tmp_path)["criterion"]["transitions"]
+    assert transitions.abs().max() == 0
+
+
+def test_gradients_are_clipped(tmp_path):
+    settings = ["optim.max_grad_norm=1e-20", "optim.epochs=1", "optim.weight_decay=0"]
+    train(override(SGD, settings), tmp_path, quiet=True)
+    assert checkpoint(tmp_path)["criterion"]["transitions"].abs().max() < 1e-18
+
+
+def test_a_loss_that_is_nan_stops_the_training_and_saves_the_batch(tmp_path, monkeypatch):
+    forward, count = loop.Recognizer.forward, []
+
+    def broken(self, batch):
+        emissions, lengths = forward(self, batch)
+        count.append(None)
+        if len(count) == 2:
+            emissions = emissions.clone()
+            emissions[0, 0, 0] = torch.nan
+        return emissions, lengths
+
+    monkeypatch.setattr(loop.Recognizer, "forward", broken)
+    with pytest.raises(TrainingError, match=r"in epoch 1, batch 2, the loss of train-line-\d is"):
+        train(BIGRAM, tmp_path, quiet=True)
+    batch = checkpoint(tmp_path, "bad_batch.pt")
+    assert batch["losses"].isnan().tolist() == [True, *[False] * (len(batch["ids"]) - 1)]
+    assert len(batch["inputs"]) == len(batch["texts"]) == len(batch["ids"])
+
+
+def test_a_training_stops_when_its_time_is_over(tmp_path, capsys):
+    endless = override(BIGRAM, ["optim.epochs=100000"])
+    result = train(endless, tmp_path, max_seconds=0.3)
+    assert capsys.readouterr().out.endswith("stopped at the time limit of 0.3 s\n")
+    assert not result.finished
+    assert result.epochs >= 1
+    assert (tmp_path / "best.pt").exists()
+
+
+def test_a_training_without_time_is_an_error(tmp_path):
+    with pytest.raises(ValueError, match="max_seconds must be positive, but it is 0"):
+        train(BIGRAM, tmp_path, max_seconds=0)
+    assert not list(tmp_path.iterdir())
+
+
+def test_plain_lines_are_printed_where_there_is_no_terminal(tmp_path, capsys):
+    train(BIGRAM, tmp_path / "loud")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("10 training examples, ")
+    assert [line.split("  ")[0] for line in lines[1:]] == ["epoch 1/2", "epoch 2/2"]
+    train(BIGRAM, tmp_path / "quiet", quiet=True)
+    assert capsys.readouterr().out == ""
+
+
+def test_a_run_is_never_overwritten_or_resumed_with_other_settings(tmp_path):
+    with pytest.raises(ValueError, match="a run must have a checkpoint, but there is no "):
+        train(BIGRAM, tmp_path, resume=True, quiet=True)
+    train(override(BIGRAM, ["optim.epochs=1"]), tmp_path, quiet=True)
+    with pytest.raises(ValueError, match=r"must not have a run, but .* has one; resume it"):
+        train(BIGRAM, tmp_path, quiet=True)
+    with pytest.raises(ValueError, match="must be resumed with its own settings, but the settings"):
+        train(override(BIGRAM, ["seed=1"]), tmp_path, resume=True, quiet=True)
+
+
+def test_runs_that_are_not_there_are_errors(tmp_path):
+    with pytest.raises(ValueError, match=r"the folder of a run must have experiment.json, but"):
+        load_run(tmp_path)
+    with pytest.raises(ValueError, match="the checkpoint must be 'best' or 'last', but it is 'x'"):
+        load_run(tmp_path, "x")
+    train(override(BIGRAM, ["optim.epochs=1"]), tmp_path, quiet=True)
+    with pytest.raises(ValueError, match=r"the split must be 'train', .* but it is 'exam'"):
+        evaluate_run(tmp_path, "exam")
+
+
+def test_threads_of_torch_are_as_before(tmp_path):
+    before = torch.get_num_threads()
+    train(override(BIGRAM, ["optim.epochs=1"]), tmp_path, quiet=True, threads=1)
+    assert torch.get_num_threads() == before
