@@ -9,10 +9,11 @@ sys.path.insert(0, str(HERE))
 import api_pages  # noqa: E402
 import arcgrad  # noqa: E402
 import arcgrad.recipes.data  # noqa: E402
+import arcgrad.recipes.inference  # noqa: E402
 import arcgrad.recipes.metrics  # noqa: E402
 import arcgrad.recipes.models  # noqa: E402
-import arcgrad.recipes.plots  # noqa: E402
 import arcgrad.recipes.report  # noqa: E402
+import arcgrad.recipes.training  # noqa: E402
 import arcgrad.torch  # noqa: E402
 
 project = "arcgrad"
@@ -44,7 +45,8 @@ api_pages.write(
         arcgrad.recipes.data,
         arcgrad.recipes.models,
         arcgrad.recipes.metrics,
-        arcgrad.recipes.plots,
+        arcgrad.recipes.inference,
+        arcgrad.recipes.training,
         arcgrad.recipes.report,
     ],
 )

@@ -1,8 +1,8 @@
-"""Open a page in headless Chromium: fail if the console has messages, and take pictures of it.
+"""Open a page in headless Chromium: fail if the console has messages, and take screenshots.
 
 Usage: python scripts/look_at_report.py <page> [<folder for pictures>]
 
-The pictures are light and dark, 1600 and 400 pixels wide. Exit code 3 says that there is no
+The screenshots are light and dark, 1600 and 400 pixels wide. The exit code is 3 if there is no
 Chromium; the environment variable CHROMIUM names the program if it is not on the path.
 """
 
@@ -27,13 +27,13 @@ NO_CHROMIUM = 3
 
 
 def find() -> str | None:
-    """The program."""
+    """Return the path of Chromium, or None."""
     names = [os.environ["CHROMIUM"]] if "CHROMIUM" in os.environ else PROGRAMS
     return next(filter(None, map(shutil.which, names)), None)
 
 
 def run(program: str, page: Path, *options: str) -> tuple[str, list[str]]:
-    """What a run prints, and the messages of the console."""
+    """Return the output of a run, and the messages of the console."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         done = subprocess.run(
             [program, *OPTIONS, f"--user-data-dir={profile}", *options, page.resolve().as_uri()],
