@@ -8,7 +8,7 @@ namespace arcgrad::bindings {
 void init_trellis(nb::module_& m) {
   using trellis::Choice;
   nb::class_<Choice>(m, "Explanation", R"(
-How the score of a graph is computed, as :func:`explain` tells.
+The kernel that computes the score of a graph, as :func:`explain` returns it.
 
 >>> import arcgrad as ag
 >>> ag.explain(ag.linear_graph(1, 2)).kernel
@@ -17,7 +17,7 @@ How the score of a graph is computed, as :func:`explain` tells.
       .def_prop_ro(
           "kernel", [](const Choice& self) { return trellis::name(self.kernel); },
           "``diagonal``, ``lanes``, ``dense``, ``csr``, ``frames`` or ``materialised``.")
-      .def_ro("reason", &Choice::reason, "Why this one.")
+      .def_ro("reason", &Choice::reason, "Why this kernel was chosen.")
       .def("__repr__", [](const Choice& self) {
         return text("Explanation(kernel='", trellis::name(self.kernel), "', reason='", self.reason,
                     "')");
@@ -25,17 +25,19 @@ How the score of a graph is computed, as :func:`explain` tells.
   m.def(
       "explain", [](const Graph& graph) { return trellis::explain({graph.snapshot()})[0]; },
       "graph"_a, R"(
-How the scores of a graph would be computed, and why so.
+Explains which kernel would compute the score of a graph, and why.
 
-The product of a graph with emissions is not built for its score. What runs instead depends on the
-graph, and for a list on what the products share:
+The score of the product of a graph with emissions is computed without building the product. The
+kernel depends on the graph and, for a list, on what the products share:
 
-- ``diagonal``: nodes in a row whose arcs go few distances, such as alignments of a target.
-- ``lanes``: a graph that several examples share, side by side in vectors.
-- ``dense``: nearly all transitions between labels, such as a bigram; by matrix products.
+- ``diagonal``: banded graphs, whose arcs lie on a few diagonals of the transition matrix, such as
+  the alignments of a target.
+- ``lanes``: a graph that several examples share; they run side by side in vectors.
+- ``dense``: graphs with nearly all transitions between labels, such as a bigram, by matrix
+  products.
 - ``csr``: any other graph.
-- ``frames``: emissions alone, whose frames do not depend on each other.
-- ``materialised``: an ordinary graph, or a product that has to be built.
+- ``frames``: emissions alone, whose frames are independent.
+- ``materialised``: graphs with explicit arcs, and products that must be built.
 
 Args:
     graph: A graph, or a list of graphs that would be scored in one call.
@@ -52,10 +54,11 @@ Returns:
       [](const GraphList& graphs) { return trellis::explain(snapshots("explain", graphs)); },
       "graph"_a);
   m.def("set_history_limit", &trellis::set_history_limit, "num_bytes"_a, R"(
-Sets how much memory the scores of one call may keep for their gradients.
+Sets how many bytes the scores of one call may keep for their gradients. The default is 256 MB.
 
-Beyond it, only about the square root of all frames is kept and the rest is computed again in
-:func:`backward`: the same numbers, in at most 1.6 times the time. The default is 256 MB.
+Beyond the limit, the forward pass keeps about the square root of the number of frames, and
+:func:`backward` recomputes the others. The results are the same; the time is at most 1.6 times as
+long.
 
 >>> import arcgrad as ag
 >>> ag.set_history_limit(64 << 20)
@@ -64,7 +67,7 @@ Beyond it, only about the square root of all frames is kept and the rest is comp
 >>> ag.set_history_limit(256 << 20)
 )");
   m.def("get_history_limit", &trellis::get_history_limit, R"(
-How many bytes the scores of one call may keep for their gradients; see :func:`set_history_limit`.
+Returns the limit that :func:`set_history_limit` sets, in bytes.
 
 >>> import arcgrad as ag
 >>> ag.get_history_limit()
@@ -74,15 +77,15 @@ How many bytes the scores of one call may keep for their gradients; see :func:`s
   m.def(
       "force_kernel",
       [](const std::optional<std::string>& name) { trellis::force_kernel(name.value_or("")); },
-      "name"_a.none(), "For tests: use this kernel for every product.");
+      "name"_a.none(), "For tests: uses this kernel for every product.");
   m.def("force_baseline", &force_baseline, "force"_a,
-        "For tests: use the portable loops although the processor can do more.");
+        "For tests: uses the portable loops although the processor supports wider vectors.");
   m.def("force_history_stride", &trellis::force_history_stride, "stride"_a,
-        "For tests: keep every so many frames; 0 for the usual choice.");
+        "For tests: keeps every `stride`-th frame; 0 restores the usual choice.");
   m.def(
       "frame_scores",
       [](const Graph& product) { return trellis::frame_scores(product.snapshot()); }, "product"_a,
-      "For tests: the log of the summed posteriors of each frame, not normalized.");
+      "For tests: the log of the sum of the posteriors of each frame, before normalization.");
 }
 
 }  // namespace arcgrad::bindings

@@ -1,26 +1,26 @@
 #pragma once
 
+// Hessian-vector products of forward scores.
+
 #include <span>
 
 #include "arcgrad/trellis/kernels/kernel.h"
 
 namespace arcgrad::trellis {
 
-/// An example of which second derivatives are wanted, and the direction in which its emissions
-/// move.
+/// The emissions of an example with a tangent, and where its Hessian-vector product goes.
 struct HvpExample {
   Emissions emissions;
-  std::span<const double> moves;  // [frames, labels], or empty
+  std::span<const double> tangents;  // [frames, labels], or empty for zeros
   double scale;
   EmissionsGrad grad;
 };
 
-/// The second derivatives of the scores of examples that share a graph, whose arcs move by
-/// `arc_moves` (which may be empty): adds `scale` times the derivative of the posteriors along the
-/// direction to `grad` of each example and to `arcs` (either may be missing), and puts the
-/// derivative of each score into `slopes`. In double whatever the types are.
-void add_hvps(const char* op, const Factor& factor, std::span<const double> arc_moves,
-              std::span<const HvpExample> examples, std::span<double> arcs,
-              std::span<double> slopes);
+/// Hessian-vector products of the scores of examples that share a graph; `arc_tangents` is empty
+/// for zeros. Adds `scale` times the derivative of the posteriors along the tangents to `grad` of
+/// each example and to `arcs`, unless these are empty. Sets `jvps` to the derivatives of the
+/// scores. All computations are in double.
+void add_hvps(const char* op, const Factor& factor, std::span<const double> arc_tangents,
+              std::span<const HvpExample> examples, std::span<double> arcs, std::span<double> jvps);
 
 }  // namespace arcgrad::trellis

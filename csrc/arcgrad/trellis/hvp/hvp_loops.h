@@ -4,78 +4,83 @@
 
 #include "arcgrad/trellis/isa/dispatch.h"
 
-// The loops of second derivatives, all in double: a score is mantissa * 2^exponent, the exponent a
-// whole number too, or dead with mantissa 0 and exponent -inf. With each score goes a move, the
-// mean over its paths of how much a direction moves them.
+// The loops of Hessian-vector products, all in double. A score is mantissa * 2^exponent with a
+// whole exponent; an impossible score has mantissa 0 and exponent -inf. Each score has a tangent:
+// the mean, over its paths, of the tangents of their scores.
 
 namespace arcgrad::trellis {
 
-/// So many numbers are taken at once.
-inline constexpr int32_t kCurvatureLanes = 4;
+/// The number of doubles in a vector.
+inline constexpr int32_t kHvpLanes = 4;
 
-struct MovedScores {
-  double *mantissa, *exponent, *move;
+struct TangentScores {
+  double *mantissa, *exponent, *tangent;
 
-  MovedScores operator+(int64_t offset) const {
-    return {mantissa + offset, exponent + offset, move + offset};
+  TangentScores operator+(int64_t offset) const {
+    return {mantissa + offset, exponent + offset, tangent + offset};
   }
 };
 
-/// The terms of each value: `index` is the value a term reads, and `weight` that of its arc.
+/// The terms of each state: `index` is the state that a term reads, `weight` the weight of its arc.
 struct HvpRows {
   const int32_t *offset, *index;
-  MovedScores weight;
+  TangentScores weight;
 };
 
-/// The arcs between places by distance. The weight of an arc of diagonal d that leads to place p is
-/// at d * stride + p, with dead ones around.
+/// The arcs between emitting states by distance. The weight of the arc of diagonal d that leads to
+/// state p is at d * stride + p; the padding is impossible.
 struct HvpDiagonals {
   int32_t count;
   const int32_t* distance;
   int64_t stride;
-  MovedScores weight;
+  TangentScores weight;
 };
 
-/// What one frame back needs to add the posteriors of arcs, or nothing: per lane, the exponent of
-/// the score of all paths, the mean move that goes off, and the scale; per term, the sums.
+/// What the backward step of a frame needs for the gradients of arcs. Per lane: the exponent of the
+/// score of all paths, the mean tangent to subtract, and the scale. Per term: the sums, or null.
 struct HvpArcs {
   const double *unit, *mean, *scale;
   double* sums = nullptr;
 };
 
-/// Loops over `Arcs` with `W` numbers side by side: either one value of that many examples, or that
-/// many places of one. Where `slot` is null there is one emission per place.
+/// Loops over `Arcs` with `W` numbers side by side: either one state of that many examples, or that
+/// many states of one. If `slot` is null there is one emission per state.
 template <class Arcs>
 struct HvpTable {
-  /// Turns logarithms of emissions into scores; both they and the moves have one row of `num_slots`
-  /// per example. True if one is NaN or +inf.
-  bool (*split)(int64_t num_slots, const double* logarithms, const double* moves, MovedScores to);
-  /// The values [begin, end) of a frame: places from the frame before, with emissions, or sums from
-  /// the frame itself, without. `center` goes off the moves of places; returns their sums.
-  void (*forward)(const Arcs& in, int32_t begin, int32_t end, MovedScores from,
-                  const MovedScores* emissions, const int32_t* slot, const double* center,
-                  MovedScores to, double* sums);
-  /// The values [begin, end) of the frame before, from scores after entering `g`, in descending
-  /// order; those from `num_emitting` on are put into `g` too.
-  void (*backward)(const Arcs& out, int32_t begin, int32_t end, int32_t num_emitting, MovedScores g,
-                   MovedScores v, const HvpArcs& arcs, MovedScores b);
-  /// Posteriors of places in units of 2^unit, the sums of posteriors and of posteriors times moves.
-  void (*posteriors)(int32_t num_emitting, MovedScores v, MovedScores b, const double* unit,
-                     double* posterior, double* total, double* moved);
-  /// Turns posteriors into their derivatives, posterior * (move - mean) * scale, and finds `g`: the
-  /// scores to the end with the emission of each place, `mean` less.
-  void (*finish)(int32_t num_emitting, MovedScores v, MovedScores b, MovedScores emissions,
+  /// Converts logarithms of emissions to scores. Logarithms and tangents have a row of `num_slots`
+  /// per example. Returns true if one is NaN or +inf.
+  bool (*split)(int64_t num_slots, const double* logarithms, const double* tangents,
+                TangentScores to);
+  /// Computes the states [begin, end) of a frame: emitting states from the frame before, with
+  /// emissions, or non-emitting states from the frame itself, without. Subtracts `center` from the
+  /// tangents of emitting states, and sets `sums` to their sums.
+  void (*forward)(const Arcs& in, int32_t begin, int32_t end, TangentScores from,
+                  const TangentScores* emissions, const int32_t* slot, const double* center,
+                  TangentScores to, double* sums);
+  /// Computes the scores `b` to the end of the states [begin, end) of the frame before, in
+  /// descending order, from the scores `g` that include the emission. Copies non-emitting states to
+  /// `g`.
+  void (*backward)(const Arcs& out, int32_t begin, int32_t end, int32_t num_emitting,
+                   TangentScores g, TangentScores v, const HvpArcs& arcs, TangentScores b);
+  /// Computes the posteriors of emitting states in units of 2^unit, their sum, and the sum of
+  /// posterior times tangent.
+  void (*posteriors)(int32_t num_emitting, TangentScores v, TangentScores b, const double* unit,
+                     double* posterior, double* total, double* tangent_sum);
+  /// Replaces posteriors by their derivatives, posterior * (tangent - mean) * scale, and computes
+  /// `g`: the scores to the end times the emission of each state, with `mean` subtracted from their
+  /// tangents.
+  void (*finish)(int32_t num_emitting, TangentScores v, TangentScores b, TangentScores emissions,
                  const int32_t* slot, const double* mean, const double* scale, double* posterior,
-                 MovedScores g);
+                 TangentScores g);
 };
 
 namespace baseline {
-extern const HvpTable<HvpRows> curvature1, curvature4;
-extern const HvpTable<HvpDiagonals> curvature_diagonals;
+extern const HvpTable<HvpRows> hvp1, hvp4;
+extern const HvpTable<HvpDiagonals> hvp_diagonals;
 }  // namespace baseline
 namespace avx2 {
-extern const HvpTable<HvpRows> curvature1, curvature4;
-extern const HvpTable<HvpDiagonals> curvature_diagonals;
+extern const HvpTable<HvpRows> hvp1, hvp4;
+extern const HvpTable<HvpDiagonals> hvp_diagonals;
 }  // namespace avx2
 
 }  // namespace arcgrad::trellis
@@ -84,11 +89,11 @@ extern const HvpTable<HvpDiagonals> curvature_diagonals;
 #include "arcgrad/trellis/isa/simd.h"
 
 namespace arcgrad::trellis::ARCGRAD_ISA {
-namespace curvature {
+namespace hvp {
 
 inline constexpr double kDeadExponent = -__builtin_inf();
 
-/// One value of `W` examples at a time, over rows of terms.
+/// One state of `W` examples at a time, over rows of terms.
 template <int W>
 struct RowLayout {
   using Arcs = HvpRows;
@@ -117,12 +122,12 @@ struct RowLayout {
   ARCGRAD_INLINE static int64_t sum_at(int64_t term) { return term * W; }
 };
 
-/// Some places at a time, along diagonals.
+/// Some states at a time, along diagonals.
 struct DiagonalLayout {
   using Arcs = HvpDiagonals;
-  using L = Lanes<double, kCurvatureLanes>;
+  using L = Lanes<double, kHvpLanes>;
   using F = typename L::F;
-  static constexpr int32_t kStep = kCurvatureLanes;
+  static constexpr int32_t kStep = kHvpLanes;
   ARCGRAD_INLINE static int64_t at(int64_t value) { return value; }
   ARCGRAD_INLINE static F across(const double* rows, int64_t, int64_t s) {
     return load<F>(rows + s);
@@ -158,8 +163,8 @@ struct Loops {
     return bits_as<F>(bits_as<I>(biased) << 52);
   }
 
-  /// Brings a sum into the form of a score.
-  ARCGRAD_INLINE static void put(F sum, F exponent, F move, MovedScores to) {
+  /// Normalizes a sum to a score.
+  ARCGRAD_INLINE static void put(F sum, F exponent, F tangent, TangentScores to) {
     const I bits = bits_as<I>(sum);
     const I one = bits_as<I>(F{} + 1.0), whole = bits_as<I>(F{} + 0x1p52);
     const F shift = bits_as<F>((bits >> 52) | whole) - (0x1p52 + 1023.0);
@@ -167,11 +172,11 @@ struct Loops {
     const auto is_alive = sum > F{};
     store(to.mantissa, is_alive ? mantissa : F{});
     store(to.exponent, is_alive ? exponent + shift : F{} + kDeadExponent);
-    store(to.move, is_alive ? move : F{});
+    store(to.tangent, is_alive ? tangent : F{});
   }
 
-  static bool split(int64_t num_slots, const double* logarithms, const double* moves,
-                    MovedScores to) {
+  static bool split(int64_t num_slots, const double* logarithms, const double* tangents,
+                    TangentScores to) {
     auto is_good = F{} == F{};
     for (int64_t s = 0; s < num_slots; s += Layout::kStep) {
       const F w = Layout::across(logarithms, num_slots, s);
@@ -181,7 +186,7 @@ struct Loops {
       const int64_t at = Layout::at(s);
       store(to.mantissa + at, mantissa);
       store(to.exponent + at, mantissa > F{} ? exponent : F{} + kDeadExponent);
-      store(to.move + at, Layout::across(moves, num_slots, s));
+      store(to.tangent + at, Layout::across(tangents, num_slots, s));
     }
     if constexpr (sizeof(F) == sizeof(double))
       return !is_good;
@@ -189,13 +194,13 @@ struct Loops {
       return any_lane(~is_good);
   }
 
-  static void forward(const Arcs& in, int32_t begin, int32_t end, MovedScores from,
-                      const MovedScores* emissions, const int32_t* slot, const double* center,
-                      MovedScores to, double* sums) {
+  static void forward(const Arcs& in, int32_t begin, int32_t end, TangentScores from,
+                      const TangentScores* emissions, const int32_t* slot, const double* center,
+                      TangentScores to, double* sums) {
     const F off = center ? load<F>(center) : F{};
-    F moved = F{};
+    F tangent_sum = F{};
     for (int32_t v = begin; v < end; v += Layout::kStep) {
-      F top = F{} + kDeadExponent, sum = F{}, move = F{};
+      F top = F{} + kDeadExponent, sum = F{}, tangent = F{};
       const int32_t first = Layout::begin(in, v), last = Layout::end(in, v);
       for (int32_t k = first; k < last; ++k)
         top = larger<F>(load<F>(from.exponent + Layout::source(in, k, v)) +
@@ -207,112 +212,110 @@ struct Loops {
         const F m =
             load<F>(from.mantissa + at) * Layout::weight(in.weight.mantissa, term) * power(q - top);
         sum += m;
-        move += m * (load<F>(from.move + at) + Layout::weight(in.weight.move, term));
+        tangent += m * (load<F>(from.tangent + at) + Layout::weight(in.weight.tangent, term));
       }
-      move /= sum;
+      tangent /= sum;
       if (emissions) {
-        const MovedScores emission = *emissions + Layout::at(slot ? slot[v] : v);
+        const TangentScores emission = *emissions + Layout::at(slot ? slot[v] : v);
         sum *= load<F>(emission.mantissa);
         top += load<F>(emission.exponent);
-        move += load<F>(emission.move) - off;
+        tangent += load<F>(emission.tangent) - off;
       }
-      const MovedScores at = to + Layout::at(v);
-      put(sum, top, move, at);
-      moved += load<F>(at.move);
+      const TangentScores at = to + Layout::at(v);
+      put(sum, top, tangent, at);
+      tangent_sum += load<F>(at.tangent);
     }
-    if (sums) store(sums, moved);
+    if (sums) store(sums, tangent_sum);
   }
 
   template <bool kWithArcs>
   ARCGRAD_INLINE static void go_back(const Arcs& out, int32_t begin, int32_t end,
-                                     int32_t num_emitting, MovedScores g, MovedScores from,
-                                     const HvpArcs& arcs, MovedScores b) {
+                                     int32_t num_emitting, TangentScores g, TangentScores from,
+                                     const HvpArcs& arcs, TangentScores b) {
     const F unit = kWithArcs ? load<F>(arcs.unit) : F{};
     const F mean = kWithArcs ? load<F>(arcs.mean) : F{};
     const F scale = kWithArcs ? load<F>(arcs.scale) : F{};
     for (int32_t v = end - Layout::kStep; v >= begin; v -= Layout::kStep) {
-      F top = F{} + kDeadExponent, sum = F{}, move = F{};
+      F top = F{} + kDeadExponent, sum = F{}, tangent = F{};
       const int32_t first = Layout::begin(out, v), last = Layout::end(out, v);
       for (int32_t k = first; k < last; ++k)
         top = larger<F>(load<F>(g.exponent + Layout::destination(out, k, v)) +
                             Layout::weight(out.weight.exponent, Layout::term_out(out, k, v)),
                         top);
-      F share = F{}, own = F{};
+      F posterior = F{}, own = F{};
       if constexpr (kWithArcs) {
-        const MovedScores at = from + Layout::at(v);
+        const TangentScores at = from + Layout::at(v);
         const F shift = load<F>(at.exponent) + top - unit;
-        share = load<F>(at.mantissa) * power(shift < F{} + 100.0 ? shift : F{} + 100.0) * scale;
-        // Where there are no paths the exponent may be NaN, and is no number to count with.
-        share = load<F>(at.mantissa) > F{} ? share : F{};
-        own = load<F>(at.move) - mean;
+        posterior = load<F>(at.mantissa) * power(shift < F{} + 100.0 ? shift : F{} + 100.0) * scale;
+        // Without paths the exponent may be NaN.
+        posterior = load<F>(at.mantissa) > F{} ? posterior : F{};
+        own = load<F>(at.tangent) - mean;
       }
       for (int32_t k = first; k < last; ++k) {
         const int64_t at = Layout::destination(out, k, v), term = Layout::term_out(out, k, v);
         const F q = load<F>(g.exponent + at) + Layout::weight(out.weight.exponent, term);
         const F m =
             load<F>(g.mantissa + at) * Layout::weight(out.weight.mantissa, term) * power(q - top);
-        const F moved = load<F>(g.move + at) + Layout::weight(out.weight.move, term);
+        const F tangent_sum = load<F>(g.tangent + at) + Layout::weight(out.weight.tangent, term);
         sum += m;
-        move += m * moved;
+        tangent += m * tangent_sum;
         if constexpr (kWithArcs) {
           double* const to = arcs.sums + Layout::sum_at(term);
-          store(to, load<F>(to) + share * m * (own + moved));
+          store(to, load<F>(to) + posterior * m * (own + tangent_sum));
         }
       }
-      put(sum, top, move / sum, b + Layout::at(v));
-      if (v >= num_emitting) put(sum, top, move / sum, g + Layout::at(v));
+      put(sum, top, tangent / sum, b + Layout::at(v));
+      if (v >= num_emitting) put(sum, top, tangent / sum, g + Layout::at(v));
     }
   }
 
   static void backward(const Arcs& out, int32_t begin, int32_t end, int32_t num_emitting,
-                       MovedScores g, MovedScores v, const HvpArcs& arcs, MovedScores b) {
+                       TangentScores g, TangentScores v, const HvpArcs& arcs, TangentScores b) {
     if (arcs.sums)
       go_back<true>(out, begin, end, num_emitting, g, v, arcs, b);
     else
       go_back<false>(out, begin, end, num_emitting, g, v, arcs, b);
   }
 
-  static void posteriors(int32_t num_emitting, MovedScores v, MovedScores b, const double* unit,
-                         double* posterior, double* total, double* moved) {
-    F all = F{}, moves = F{};
+  static void posteriors(int32_t num_emitting, TangentScores v, TangentScores b, const double* unit,
+                         double* posterior, double* total, double* tangent_sum) {
+    F all = F{}, tangents = F{};
     const F base = load<F>(unit), most = F{} + 100.0;
     for (int32_t p = 0; p < num_emitting; p += Layout::kStep) {
       const int64_t at = Layout::at(p);
       const F q = load<F>(v.exponent + at) + load<F>(b.exponent + at) - base;
-      const F share =
-          load<F>(v.mantissa + at) * load<F>(b.mantissa + at) * power(q < most ? q : most);
-      all += share;
-      moves += share * (load<F>(v.move + at) + load<F>(b.move + at));
-      store(posterior + at, share);
+      const F y = load<F>(v.mantissa + at) * load<F>(b.mantissa + at) * power(q < most ? q : most);
+      all += y;
+      tangents += y * (load<F>(v.tangent + at) + load<F>(b.tangent + at));
+      store(posterior + at, y);
     }
     store(total, all);
-    store(moved, moves);
+    store(tangent_sum, tangents);
   }
 
-  static void finish(int32_t num_emitting, MovedScores v, MovedScores b, MovedScores emissions,
-                     const int32_t* slot, const double* mean, const double* scale,
-                     double* posterior, MovedScores g) {
+  static void finish(int32_t num_emitting, TangentScores v, TangentScores b,
+                     TangentScores emissions, const int32_t* slot, const double* mean,
+                     const double* scale, double* posterior, TangentScores g) {
     const F off = load<F>(mean), factor = load<F>(scale);
     for (int32_t p = 0; p < num_emitting; p += Layout::kStep) {
       const int64_t at = Layout::at(p);
-      const MovedScores emission = emissions + Layout::at(slot ? slot[p] : p);
-      const F after = load<F>(b.move + at) - off;
-      store(posterior + at, load<F>(posterior + at) * (load<F>(v.move + at) + after) * factor);
+      const TangentScores emission = emissions + Layout::at(slot ? slot[p] : p);
+      const F after = load<F>(b.tangent + at) - off;
+      store(posterior + at, load<F>(posterior + at) * (load<F>(v.tangent + at) + after) * factor);
       store(g.mantissa + at, load<F>(emission.mantissa) * load<F>(b.mantissa + at));
       store(g.exponent + at, load<F>(emission.exponent) + load<F>(b.exponent + at));
-      store(g.move + at, load<F>(emission.move) + after);
+      store(g.tangent + at, load<F>(emission.tangent) + after);
     }
   }
 
   static constexpr HvpTable<Arcs> table{split, forward, backward, posteriors, finish};
 };
 
-}  // namespace curvature
+}  // namespace hvp
 
-const HvpTable<HvpRows> curvature1 = curvature::Loops<curvature::RowLayout<1>>::table;
-const HvpTable<HvpRows> curvature4 = curvature::Loops<curvature::RowLayout<kCurvatureLanes>>::table;
-const HvpTable<HvpDiagonals> curvature_diagonals =
-    curvature::Loops<curvature::DiagonalLayout>::table;
+const HvpTable<HvpRows> hvp1 = hvp::Loops<hvp::RowLayout<1>>::table;
+const HvpTable<HvpRows> hvp4 = hvp::Loops<hvp::RowLayout<kHvpLanes>>::table;
+const HvpTable<HvpDiagonals> hvp_diagonals = hvp::Loops<hvp::DiagonalLayout>::table;
 
 }  // namespace arcgrad::trellis::ARCGRAD_ISA
 #endif

@@ -1,0 +1,97 @@
+#include "arcgrad/trellis/hvp/hvp_graph.h"
+
+#include <cmath>
+#include <numeric>
+
+namespace arcgrad::trellis {
+namespace {
+
+double tangent_of(std::span<const double> arc_tangents, int32_t arc) {
+  return arc_tangents.empty() ? 0.0 : arc_tangents[arc];
+}
+
+}  // namespace
+
+HvpGraph::HvpGraph(const Factor& factor, std::span<const double> arc_tangents)
+    : form(*factor.form), is_diagonal(!form.offsets.empty()) {
+  const auto fill = [&](const Rows& rows, HvpScores& weights) {
+    weights = HvpScores(rows.num_terms());
+    for (int32_t k = 0; k < rows.num_terms(); ++k)
+      if (const int32_t a = rows.arc[k]; a < 0)
+        weights.set(k, 1.0, 0.0, 0.0);
+      else
+        weights.set(k, factor.mantissa[a], factor.exponent[a], tangent_of(arc_tangents, a));
+  };
+  fill(form.in(), in_weights_);
+  fill(form.out, out_weights_);
+  in = {form.in().offset.data(), form.in().index.data(), in_weights_.at(0)};
+  out = {form.out.offset.data(), form.out.index.data(), out_weights_.at(0)};
+  find_ends(factor);
+  slot_offset.resize(form.labels.size() + 1);
+  slot_state.resize(form.slot.size());
+  for (int32_t slot : form.slot) ++slot_offset[slot + 1];
+  std::partial_sum(slot_offset.begin(), slot_offset.end(), slot_offset.begin());
+  std::vector<int32_t> next(slot_offset.begin(), slot_offset.end() - 1);
+  for (int32_t p = 0; p < form.num_emitting; ++p) slot_state[next[form.slot[p]]++] = p;
+  if (!form.labels.empty())
+    has_all_labels =
+        form.labels.back() - form.labels.front() + 1 == static_cast<int32_t>(form.labels.size());
+  if (is_diagonal) make_diagonals(factor, arc_tangents);
+}
+
+void HvpGraph::find_ends(const Factor& factor) {
+  begin = HvpScores(form.num_values);
+  end = HvpScores(form.num_values);
+  std::vector<double> tangent(static_cast<size_t>(form.num_values));
+  std::vector<uint8_t> is_end(static_cast<size_t>(form.num_values));
+  for (int32_t v : form.start) is_end[v] = 1;
+  for (int32_t s = form.num_emitting; s < form.num_values; ++s) {
+    WeightedMean mean;
+    if (is_end[s]) mean.add(1.0, 0.0, 0.0);
+    for (int32_t k = in.offset[s]; k < in.offset[s + 1]; ++k) {
+      const int32_t i = in.index[k];
+      mean.add(factor.begin[i].mantissa * in.weight.mantissa[k],
+               factor.begin[i].exponent + in.weight.exponent[k], tangent[i] + in.weight.tangent[k]);
+    }
+    tangent[s] = mean.get();
+  }
+  for (int32_t v = 0; v < form.num_values; ++v)
+    begin.set(v, factor.begin[v].mantissa, factor.begin[v].exponent, tangent[v]);
+
+  std::ranges::fill(is_end, 0);
+  for (int32_t v : form.accept) is_end[v] = 1;
+  for (int32_t v = form.num_values; v-- > 0;) {
+    WeightedMean mean;
+    if (is_end[v]) mean.add(1.0, 0.0, 0.0);
+    for (int32_t k = form.out.offset[v]; k < form.out.offset[v + 1]; ++k) {
+      const int32_t i = form.out.index[k];
+      if (i < form.num_emitting) continue;
+      mean.add(factor.end[i].mantissa * out.weight.mantissa[k],
+               factor.end[i].exponent + out.weight.exponent[k], tangent[i] + out.weight.tangent[k]);
+    }
+    tangent[v] = mean.get();
+    end.set(v, factor.end[v].mantissa, factor.end[v].exponent, tangent[v]);
+  }
+}
+
+void HvpGraph::make_diagonals(const Factor& factor, std::span<const double> arc_tangents) {
+  const auto count = static_cast<int32_t>(form.offsets.size());
+  for (int32_t offset : form.offsets) reach = std::max<int64_t>(reach, std::abs(offset));
+  reach += kHvpLanes;
+  padded = (form.num_emitting + kHvpLanes - 1) / kHvpLanes * kHvpLanes;
+  const int64_t stride = padded + 2 * reach;
+  diagonal_weights_ = HvpScores::impossible(count * stride);
+  diagonal_arc.assign(static_cast<size_t>(count * stride), -1);
+  for (int32_t from = 0; from < form.num_emitting; ++from)
+    for (int32_t k = form.out.offset[from]; k < form.middle[from]; ++k) {
+      const int32_t p = form.out.index[k], a = form.out.arc[k];
+      const auto d = std::ranges::lower_bound(form.offsets, p - from) - form.offsets.begin();
+      const int64_t at = d * stride + reach + p;
+      diagonal_weights_.set(at, factor.mantissa[a], factor.exponent[a],
+                            tangent_of(arc_tangents, a));
+      diagonal_arc[static_cast<size_t>(at)] = a;
+    }
+  diagonals = {count, form.offsets.data(), stride, diagonal_weights_.at(reach)};
+}
+
+}  // namespace arcgrad::trellis
