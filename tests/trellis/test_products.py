@@ -500,7 +500,7 @@ def test_a_product_can_be_scored_again_after_backward(graph, emissions):
     assert weights(graph.grad()) == pytest.approx(2 * once, rel=1e-12)
 
 
-def test_a_product_that_nobody_holds_is_not_built_for_its_gradient(graph, emissions):
+def test_a_product_without_references_is_not_built_for_its_gradient(graph, emissions):
     product = ag.intersect(graph, emissions).retain_grad()
     score, without_tape = ag.forward_score(product), product.detach()
     handle = ag.Graph(product)
@@ -661,7 +661,7 @@ RELABEL = [(0, 1, 0, 2, 0.5), (1, 1, 1, 1, -0.25), (1, 1, 2, 0, 0.125), (1, 0, 0
 
 
 @pytest.mark.parametrize("accepted", ["back-off", "bigram", "with epsilons"])
-def test_a_transducer_beside_emissions_and_an_acceptor(accepted, array):
+def test_a_transducer_between_emissions_and_an_acceptor(accepted, array):
     # The acceptor is matched by labels that the transducer reads, on either side of it.
     rng = np.random.default_rng(2)
     made = {

@@ -188,8 +188,8 @@ def test_second_order_of_a_graph_that_consumes_nothing(num_frames):
         ag.outer_score([graph], emissions),
     ):
         for gradient in ag.grad(score, [graph, emissions], create_graph=True):
-            for curvature in ag.grad(gradient, [graph, emissions]) if gradient.calc_grad else []:
-                assert not np.any(curvature.weights_to_numpy())
+            for second in ag.grad(gradient, [graph, emissions]) if gradient.calc_grad else []:
+                assert not np.any(second.weights_to_numpy())
 
 
 def test_second_order_of_a_loss():

@@ -64,7 +64,7 @@ def test_gradients_of_best_paths(kind, data):
         assert [weights(g).tolist() for g in found] == [weights(g).tolist() for g in expected]
 
 
-def test_best_scores_have_no_curvature():
+def test_best_scores_have_zero_second_derivatives():
     graph, emissions = back_off(3, 4, generator()), dense(generator(1).normal(size=(4, 3)))
 
     def best(g, e):
@@ -117,9 +117,9 @@ def test_second_order_of_best_scores_in_closed_form(dtype):
     vector = generator(1).normal(size=array.shape)
     taken = np.zeros((2, *array.shape))
     taken[0, :, 0] = taken[1, :, 2] = 1.0
-    share = 1 / (1 + np.exp((taken[1] - taken[0]).ravel() @ array.ravel()))
+    posterior = 1 / (1 + np.exp((taken[1] - taken[0]).ravel() @ array.ravel()))
     away = taken[0] - taken[1]
-    expected = share * (1 - share) * np.sum(away * vector) * away
+    expected = posterior * (1 - posterior) * np.sum(away * vector) * away
     (found,) = ag.hvp(score, [emissions], [vector.ravel()])
     assert str(found.dtype) == dtype
     assert weights(found) == pytest.approx(expected.ravel(), rel=1e-6, abs=1e-9)
@@ -279,7 +279,7 @@ def best_by_numpy(graph, array):
 
 
 def skipping(rng):
-    """A chain with weights, each label at one place of it."""
+    """A chain with weights, each label on one arc of it."""
     return ctc(rng.integers(1, 20, 210).tolist(), rng=rng)
 
 
