@@ -18,11 +18,11 @@ namespace {
 struct BestBatch {
   BestBatch(const char* op, Plan planned, bool with_paths)
       : plan(std::move(planned)), best(plan.examples.size()), is_fused(plan.examples.size(), true) {
-    struct Chunk {
+    struct PathChunk {
       size_t group;
       std::span<const size_t> examples;
     };
-    std::vector<Chunk> chunks;
+    std::vector<PathChunk> chunks;
     for (size_t g = 0; g < plan.groups.size(); ++g) {
       const std::vector<size_t>& all = plan.groups[g].examples;
       // The path of an example does not depend on the other examples of its chunk, so the size of
@@ -99,9 +99,9 @@ void add_at(Gradient& grad, int32_t arc, double value) {
 }
 
 /// The transpose of BestRule: sums the tangents of factors along the best paths.
-class PathSumRule final : public Rule {
+class PathTangentRule final : public Rule {
  public:
-  PathSumRule(std::shared_ptr<const BestBatch> batch, std::vector<size_t> outputs)
+  PathTangentRule(std::shared_ptr<const BestBatch> batch, std::vector<size_t> outputs)
       : batch_(std::move(batch)), outputs_(std::move(outputs)) {}
 
   void add(std::span<const Weights> deltas, std::span<Gradient* const> grads) const override {
@@ -170,8 +170,8 @@ class BestRule final : public Rule {
     std::vector<Graph> out(count, nullptr);
     std::ranges::move(grads.record(op, inputs,
                                    [&](std::vector<size_t> outputs) {
-                                     return std::make_unique<PathSumRule>(batch_,
-                                                                          std::move(outputs));
+                                     return std::make_unique<PathTangentRule>(batch_,
+                                                                              std::move(outputs));
                                    }),
                       std::back_inserter(out));
     return out;

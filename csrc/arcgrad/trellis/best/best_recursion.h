@@ -186,7 +186,7 @@ class BestRecursion {
   /// Finds the range of the states that the starts lead to, and of those that can be the last.
   void find_ends() {
     const TrellisGraph& form = graph_.form;
-    const auto include = [](StateRange& range, int32_t p) {
+    const auto include = [](EndRange& range, int32_t p) {
       range.low = std::min<int64_t>(range.low, p);
       range.high = std::max<int64_t>(range.high, p + 1);
     };
@@ -277,10 +277,10 @@ class BestRecursion {
   bool checks_frames_ = false;
   bool is_near_ = false;  // the diagonals are 0, 1 and, with gaps, 2
   BestDiagonals<T> diagonals_ = {};
-  struct StateRange {
+  struct EndRange {
     int64_t low, high;
   };
-  StateRange first_{}, last_{};
+  EndRange first_{}, last_{};
   BestTerms<T> terms_ = {};
   BestAdvance<BestTerms<T>, T> advance_terms_ = nullptr;
 };

@@ -88,7 +88,7 @@ ARCGRAD_INLINE float largest(F x) {
 }
 
 /// The range of the numbers added to it.
-class Range {
+class RangeOfRow {
  public:
   ARCGRAD_INLINE void add_score(F x) {
     top_ = larger(x, top_);
@@ -123,7 +123,7 @@ class Range {
 inline bool read(int32_t num_slots, const int32_t* label, const float* const* row,
                  const int64_t* stride, const int32_t* count, const float* base, float* to,
                  PrefilterRange* range) {
-  Range seen;
+  RangeOfRow seen;
   int32_t least = num_slots;
   bool is_plain = true;
   for (int l = 0; l < kPrefilterLanes; ++l) {
@@ -169,7 +169,7 @@ inline void terms(const PrefilterTerms& terms, const float* before, float* row) 
 
 inline void enter(int32_t num_emitting, const int32_t* slot, const float* emissions, float* row,
                   PrefilterRange* range) {
-  Range seen;
+  RangeOfRow seen;
   for (int32_t p = 0; p < num_emitting; ++p) {
     float* at = row + int64_t{p} * kPrefilterLanes;
     const F x = load<F>(at) + load<F>(emissions + int64_t{slot[p]} * kPrefilterLanes);
@@ -215,7 +215,7 @@ inline bool enter_row(int64_t num_emitting, int64_t padded, const float* emissio
   *range = {largest(top), -largest(bottom), largest(most)};
   if (range->low > kImpossible && range->most < __builtin_inff() && lane_bits(added != added) == 0)
     return false;
-  Range seen;
+  RangeOfRow seen;
   for (p = 0; p < padded; p += kPrefilterLanes) {
     const I lane = {0, 1, 2, 3, 4, 5, 6, 7};
     seen.add_emission(load_some(emissions + p, lane < static_cast<int32_t>(num_emitting - p)));

@@ -43,8 +43,8 @@ struct HvpArcs {
   double* sums = nullptr;
 };
 
-/// Loops over `Arcs` with `W` numbers side by side: either one state of that many examples, or that
-/// many states of one. If `slot` is null there is one emission per state.
+/// HvpLoops over `Arcs` with `W` numbers side by side: either one state of that many examples, or
+/// that many states of one. If `slot` is null there is one emission per state.
 template <class Arcs>
 struct HvpTable {
   /// Converts logarithms of emissions to scores. Logarithms and tangents have a row of `num_slots`
@@ -151,7 +151,7 @@ struct DiagonalLayout {
 };
 
 template <class Layout>
-struct Loops {
+struct HvpLoops {
   using Arcs = typename Layout::Arcs;
   using L = typename Layout::L;
   using F = typename L::F;
@@ -313,9 +313,9 @@ struct Loops {
 
 }  // namespace hvp
 
-const HvpTable<HvpRows> hvp1 = hvp::Loops<hvp::RowLayout<1>>::table;
-const HvpTable<HvpRows> hvp4 = hvp::Loops<hvp::RowLayout<kHvpLanes>>::table;
-const HvpTable<HvpDiagonals> hvp_diagonals = hvp::Loops<hvp::DiagonalLayout>::table;
+const HvpTable<HvpRows> hvp1 = hvp::HvpLoops<hvp::RowLayout<1>>::table;
+const HvpTable<HvpRows> hvp4 = hvp::HvpLoops<hvp::RowLayout<kHvpLanes>>::table;
+const HvpTable<HvpDiagonals> hvp_diagonals = hvp::HvpLoops<hvp::DiagonalLayout>::table;
 
 }  // namespace arcgrad::trellis::ARCGRAD_ISA
 #endif

@@ -109,12 +109,12 @@ Weights OuterBatch::scores() const {
 template <class T>
 void OuterBatch::score(double* to) const {
   if (!is_short()) {
-    for_each_run<T>(
-        [&](auto& run, size_t k, std::span<const Row> rows, std::span<const Emissions> views) {
-          run.forward(views, {op_, false, 1});
-          for (size_t i = 0; i < rows.size(); ++i)
-            to[cell(rows[i].example, rows[i].window, k)] = run.scores[i];
-        });
+    for_each_run<T>([&](auto& run, size_t k, std::span<const WindowRow> rows,
+                        std::span<const Emissions> views) {
+      run.forward(views, {op_, false, 1});
+      for (size_t i = 0; i < rows.size(); ++i)
+        to[cell(rows[i].example, rows[i].window, k)] = run.scores[i];
+    });
     return;
   }
   for_each_example([&](size_t e) {
@@ -153,19 +153,19 @@ template <class T>
 void OuterBatch::differentiate(const double* delta, const EmissionsGrads& to,
                                ArcGrads& arcs) const {
   if (!is_short()) {
-    for_each_run<T>(
-        [&](auto& run, size_t k, std::span<const Row> rows, std::span<const Emissions> views) {
-          double scale[kLanes];
-          EmissionsGrad windows[kLanes];
-          for (size_t i = 0; i < rows.size(); ++i) {
-            scale[i] = delta[cell(rows[i].example, rows[i].window, k)];
-            windows[i] =
-                slice(to.at(rows[i].example), rows[i].window * window_.stride, window_.dilation);
-          }
-          run.forward(views, {op_, true, 1});
-          run.add_gradients({scale, rows.size()}, {windows, rows.size()},
-                            arcs[rows[0].example * graphs.size() + k]);
-        });
+    for_each_run<T>([&](auto& run, size_t k, std::span<const WindowRow> rows,
+                        std::span<const Emissions> views) {
+      double scale[kLanes];
+      EmissionsGrad windows[kLanes];
+      for (size_t i = 0; i < rows.size(); ++i) {
+        scale[i] = delta[cell(rows[i].example, rows[i].window, k)];
+        windows[i] =
+            slice(to.at(rows[i].example), rows[i].window * window_.stride, window_.dilation);
+      }
+      run.forward(views, {op_, true, 1});
+      run.add_gradients({scale, rows.size()}, {windows, rows.size()},
+                        arcs[rows[0].example * graphs.size() + k]);
+    });
     return;
   }
   for_each_example([&](size_t e) {
@@ -334,7 +334,7 @@ void OuterBatch::for_each_run(F f) const {
   const size_t count = (emissions.size() + together - 1) / together;
   parallel_for(count, [&](size_t i) {
     const size_t end = std::min(emissions.size(), (i + 1) * together);
-    std::vector<Row> rows;
+    std::vector<WindowRow> rows;
     for (size_t e = i * together; e < end; ++e)
       for (int32_t w = 0; w < num_windows(e); ++w) rows.push_back({e, w});
     std::vector<Emissions> windows;
@@ -344,7 +344,7 @@ void OuterBatch::for_each_run(F f) const {
         RowsRun<T, kLanes> run(prepared<T>()[k].factor, prepared<T>()[k].weights());
         for (size_t first = 0; first < rows.size(); first += kLanes) {
           const size_t size = std::min(kLanes, rows.size() - first);
-          f(run, k, std::span<const Row>(rows).subspan(first, size),
+          f(run, k, std::span<const WindowRow>(rows).subspan(first, size),
             std::span<const Emissions>(windows).subspan(first, size));
         }
       }

@@ -42,7 +42,7 @@ class OuterBatch {
 
  private:
   /// A window of an example.
-  struct Row {
+  struct WindowRow {
     size_t example;
     int32_t window;
   };
