@@ -221,8 +221,16 @@ def test_names_that_a_file_cannot_hold_are_refused(tmp_path, name):
         ("\t-0.05", "\tnan", "line 17: a weight must be a number, but it is 'nan'"),
         ("\t-0.05", "\tinf", "line 17: a weight must be a number, but it is 'inf'"),
         ("the cat\t-0.05", "the dog", "line 17: a word must be among the 1-grams, but 'dog' is"),
-        ("cat the", "the cat", r"line 19: n-grams must differ, but \(the, cat\) is twice"),
-        ("-0.7\t</s>", "-0.7\t<s>", r"line 11: n-grams must differ, but \(<s>\) is twice"),
+        (
+            "cat the",
+            "the cat",
+            r"line 19: an n-gram must occur once, but \(the, cat\) occurs again",
+        ),
+        (
+            "-0.7\t</s>",
+            "-0.7\t<s>",
+            r"line 11: an n-gram must occur once, but \(<s>\) occurs again",
+        ),
     ],
 )
 def test_a_malformed_file_is_named_by_its_line(tmp_path, old, new, message):

@@ -143,10 +143,8 @@ def test_the_start_has_a_node_even_if_nothing_is_left_of_it():
 
 def test_an_ngram_needs_the_one_without_its_first_token():
     counts = Counts({(0,): 3, (END,): 1, (0, 1): 2}, symbols=["a", "b"])
-    with pytest.raises(
-        ValueError,
-        match=r"backoff_graph: .* without its first token, but there is \(a, b\) and no \(b\)",
-    ):
+    message = r"without its first token must be .* there is \(a, b\) and no \(b\)"
+    with pytest.raises(ValueError, match=f"backoff_graph: .* {message}"):
         backoff_graph(counts)
 
 
@@ -171,7 +169,7 @@ def test_rejects_a_graph_that_could_not_end():
 @pytest.mark.parametrize("options", [{"blank": "optional"}, {"self_loops": True}])
 def test_a_model_has_no_scores_for_blanks(options):
     model = estimate(count([[0, 1]], 2))
-    with pytest.raises(ValueError, match="blanks and self-loops need counts, but there is a model"):
+    with pytest.raises(ValueError, match="blanks and self-loops need counts, but a model is given"):
         backoff_graph(model, **options)
 
 

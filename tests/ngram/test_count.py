@@ -9,14 +9,13 @@ import pytest
 from hypothesis import given
 
 from arcgrad import ngram
-from arcgrad.ngram import END, START, Counts, count
-from arcgrad.ngram import counts as module
+from arcgrad.ngram import END, START, Counts, _sequences, count
 
 TEXTS = st.lists(st.lists(st.integers(0, 3), max_size=6), max_size=6)
 
 
 def definition(sequences, order, *, start=True, end=True):
-    """The n-grams of all sequences, one after the other; <s> alone is none."""
+    """The n-grams of all sequences, without <s> alone."""
     found = collections.Counter()
     for sequence in sequences:
         whole = [START] * start + list(sequence) + [END] * end
@@ -50,12 +49,12 @@ def test_large_tokens_and_many_of_them_make_no_difference(sequences, order):
 
 @given(TEXTS, st.integers(1, 3))
 def test_chunks_make_no_difference(sequences, order):
-    before = module.CHUNK
-    module.CHUNK = 4
+    before = _sequences.CHUNK
+    _sequences.CHUNK = 4
     try:
         assert count(iter(sequences), order) == count(sequences, order)
     finally:
-        module.CHUNK = before
+        _sequences.CHUNK = before
 
 
 @given(TEXTS, st.integers(1, 3))
@@ -106,7 +105,7 @@ def test_the_number_of_tokens_can_be_larger_than_what_occurs():
 
 
 def test_progress_is_told(monkeypatch):
-    monkeypatch.setattr(module, "CHUNK", 10)
+    monkeypatch.setattr(_sequences, "CHUNK", 10)
     told = []
     count(([0] * 6 for _ in range(7)), 2, progress=told.append)
     assert told == [12, 24, 36, 42]
@@ -147,7 +146,7 @@ def test_rejects(arguments, options, error, message):
 
 
 def test_rejects_words_after_numbers(monkeypatch):
-    monkeypatch.setattr(module, "CHUNK", 1)
+    monkeypatch.setattr(_sequences, "CHUNK", 1)
     with pytest.raises(TypeError, match=r"must be all numbers, .* but there are strings too"):
         count([[0], ["a"]], 1)
 
@@ -204,7 +203,7 @@ def test_pruning_needs_a_threshold_per_order_and_none_that_decreases():
     counts = count([[0, 1]], 2)
     with pytest.raises(ValueError, match="one threshold for each of 2 orders, but there are 1"):
         counts.prune([0])
-    with pytest.raises(ValueError, match="that of order 1 is 1 and that of order 2 is 0"):
+    with pytest.raises(ValueError, match="they are 1 for order 1 and 0 for order 2"):
         counts.prune([1, 0])
 
 
@@ -246,14 +245,14 @@ def test_are_the_same_from_a_dict(sequences, order):
         ({}, {"symbols": "aa"}, "symbols must differ, but 'a' occurs more than once"),
         ({(): 1}, {"order": 1}, r"must have 1 to 1 tokens, but \(\) has 0"),
         ({(0, 1): 1}, {"order": 1}, r"must have 1 to 1 tokens, but \(0, 1\) has 2"),
-        ({(0,): 0}, {}, r"counts must be 1 or more, but that of \(0\) is 0"),
-        ({(0, START): 1}, {}, r"<s> only first of several.*\(0, <s>\)"),
+        ({(0,): 0}, {}, r"counts must be 1 or more, but \(0\) has the count 0"),
+        ({(0, START): 1}, {}, r"<s> as the first of several.*\(0, <s>\)"),
         ({(START,): 1}, {}, r"but there is \(<s>\)"),
-        ({(END, 0): 1}, {}, r"</s> only last.*\(</s>, 0\)"),
+        ({(END, 0): 1}, {}, r"</s> as the last.*\(</s>, 0\)"),
         ({(START, 0): 1}, {"start": False}, r"but there is \(<s>, 0\)"),
         ({(0, END): 1}, {"end": False}, r"but there is \(0, </s>\)"),
         ({(-3,): 1}, {}, r"tokens must be 0 or more.*\(-3\)"),
-        ({(3,): 1}, {"num_tokens": 3}, "tokens must be less than 3, but there is 3"),
+        ({(3,): 1}, {"num_tokens": 3}, "tokens must be below 3, but there is 3"),
     ],
 )
 def test_of_wrong_ngrams_are_refused(ngrams, options, message):
@@ -326,7 +325,7 @@ def test_a_folder_is_no_file(tmp_path):
         (b"PK\x03\x04 no zip file", "must hold counts, but it does not"),
         (b"arcgrad n-gram counts", "line 2 of .* must describe the counts"),
         (b"arcgrad n-gram counts\n{}", "line 2 of .* must describe the counts"),
-        (b"\x1f\x8b damaged", "must be a whole gzip file, but it is damaged"),
+        (b"\x1f\x8b damaged", "must be a complete gzip file, but it is damaged"),
     ],
 )
 def test_other_files_are_refused(tmp_path, content, message):
@@ -343,7 +342,7 @@ def test_other_files_are_refused(tmp_path, content, message):
         ("1", "line 4 must hold a count and 1 to 1 tokens, but it is '1'"),
         ("1 2 3", "line 4 must hold a count and 1 to 1 tokens, but it is '1 2 3'"),
         ("1 -1", "but there is"),
-        ("0 1", r"counts must be 1 or more, but that of \(1\) is 0"),
+        ("0 1", r"counts must be 1 or more, but \(1\) has the count 0"),
     ],
 )
 def test_wrong_lines_are_named(tmp_path, line, message):

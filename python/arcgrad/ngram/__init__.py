@@ -3,7 +3,8 @@
 from ._table import END, START
 from .arpa import load_arpa, save_arpa
 from .backoff import backoff_graph
-from .counts import Counts, count
+from .counting import count
+from .counts import Counts
 from .dense import dense_graph
 from .model import Model
 from .smoothing import estimate

@@ -1,4 +1,4 @@
-"""Sets of n-grams as arrays, found and counted by sorting whole numbers."""
+"""Sets of n-grams as sorted arrays: each n-gram is packed into integer keys."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ KEY_BITS = 63
 
 
 def distinct(keys: Ints) -> Ints:
-    """The different keys, ascending; numpy.unique may use a hash table, which is slower."""
+    """The distinct keys, ascending; numpy.unique may use a hash table, which is slower."""
     ordered: Ints = np.sort(keys)
     is_new: NDArray[np.bool_] = np.diff(ordered, prepend=-1) != 0
     return ordered[is_new]
 
 
 class Index:
-    """Turns rows of a few tokens into whole numbers that are ordered as the rows are.
+    """Integer keys for rows of tokens, in the lexicographic order of the rows.
 
-    The columns are packed side by side. Where the next column does not fit, the number so far is
-    replaced by its rank among those of the rows that made the index.
+    The columns are packed as bit fields. If the next column does not fit into a key, the key so far
+    is replaced by its rank among the keys of the rows that made the index.
     """
 
     def __init__(self, rows: Rows) -> None:
-        # END is the smallest of all tokens.
+        # END is the smallest token.
         self._bits = (int(rows.max(initial=0)) - END).bit_length()
         self._levels: list[Ints] = []
         self._length = rows.shape[1]
         self.keys = self._fold(rows, self._rank_new)
 
     def of(self, rows: Rows) -> tuple[Ints, NDArray[np.bool_]]:
-        """The keys of other rows, and whether each can be a row of the index at all."""
+        """The keys of other rows, and whether each is valid; a row without a key is not indexed."""
         is_token = (rows >= END) & (rows < (1 << self._bits) + END)
         known: NDArray[np.bool_] = np.logical_and.reduce(is_token, axis=1)
         levels = iter(self._levels)
@@ -109,13 +109,13 @@ class Table:
 
     @staticmethod
     def of(rows: Rows) -> Table:
-        """The distinct ones among `rows`."""
+        """The distinct rows."""
         index = Index(rows)
         return Table(index.rows(distinct(index.keys)))
 
     @staticmethod
     def count(rows: Rows, weights: Ints | None = None) -> tuple[Table, Ints]:
-        """The distinct ones among `rows` and the sum of their weights, or how many there are."""
+        """The distinct rows, and the sum of the weights of each, by default their number."""
         index = Index(rows)
         if weights is None:
             keys, counts = np.unique(index.keys, return_counts=True)
@@ -127,7 +127,7 @@ class Table:
         return Table(index.rows(keys[first])), counts
 
     def find(self, rows: Rows) -> Ints:
-        """The place of each of `rows` in the table, or -1."""
+        """The index of each row in the table, or -1."""
         if not len(self.rows) or not len(rows):
             return np.full(len(rows), -1, np.int64)
         if self._index is None:
@@ -163,14 +163,14 @@ def windows(tokens: Rows, sequence: Ints, length: int) -> tuple[Rows, NDArray[np
 
 
 def take(values: Floats, place: Ints, otherwise: Any) -> Floats:
-    """The values at some places of a table, and others for what is not in it."""
+    """The value at each index of a table, or `otherwise` for the index -1."""
     if not len(values):
         return np.broadcast_to(otherwise, len(place)).astype(np.float64)
     return np.where(place >= 0, values[place], otherwise)
 
 
 def show(ngram: Iterable[Any], symbols: tuple[str, ...] | None = None) -> str:
-    """An n-gram as it is written in messages."""
+    """An n-gram as error messages show it."""
     special = {START: "<s>", END: "</s>"}
     words = []
     for token in map(int, ngram):
@@ -182,13 +182,13 @@ def show(ngram: Iterable[Any], symbols: tuple[str, ...] | None = None) -> str:
 def check_shorter(
     op: str, tables: list[Table], symbols: tuple[str, ...] | None, *, without: str
 ) -> None:
-    """Raises unless each n-gram comes with the one without its "first" or "last" token."""
+    """Raise ValueError unless each n-gram without its "first" or "last" token is one too."""
     part = slice(1, None) if without == "first" else slice(None, -1)
     for shorter, table in itertools.pairwise(tables):
         missing = np.flatnonzero(shorter.find(table.rows[:, part]) < 0)
         if len(missing):
             row = table.rows[missing[0]]
             raise ValueError(
-                f"{op}: an n-gram must come with the one without its {without} token, but there is "
+                f"{op}: an n-gram without its {without} token must be an n-gram too, but there is "
                 f"{show(row, symbols)} and no {show(row[part], symbols)}"
             )

@@ -1,4 +1,4 @@
-"""Language models in ARPA files."""
+"""Reading and writing language models in ARPA format."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ._table import END, START, Floats, Index, Ints, Table, show
 from .counts import UNKNOWN, check_symbols
 from .model import Model
 
-# Files hold decimal logarithms, and this one for the logarithm of 0.
+# Files hold decimal logarithms, and -99 for the logarithm of 0.
 LOG10 = math.log(10)
 ZERO = -99.0
 
@@ -34,22 +34,21 @@ def load_arpa(path: str | os.PathLike[str], symbols: Sequence[str] | None = None
     """Reads a back-off language model in ARPA format.
 
     The words ``<s>`` and ``</s>`` are :data:`START` and :data:`END`, ``<unk>`` (or ``<UNK>``) is
-    the token for unknown words. N-grams with ``<s>`` after or ``</s>`` before another word are left
-    out, since nothing uses them. N-grams that others need, but that the file lacks, are added with
-    the scores that the model gives them in any case. A logarithm of -99 is that of 0.
+    the token for unknown words. N-grams with ``<s>`` after or ``</s>`` before another word are
+    skipped, since no sequence has them. Missing prefixes and suffixes of n-grams are added with the
+    scores that back-off gives them, so no score changes. The logarithm -99 means minus infinity.
 
     Args:
-        path: The file; it may be packed with gzip, whatever its name.
-        symbols: The names of the tokens, so that they get the numbers of the program that uses the
-            model. Without it words are numbered in the order of the file. ``<unk>`` is put behind
-            the symbols if they lack it.
+        path: The file; it may be compressed with gzip, whatever its name.
+        symbols: The names of the tokens in the order of their numbers. By default words are
+            numbered in the order of the file. ``<unk>`` is appended if the symbols lack it.
 
     Returns:
         The model, with natural logarithms.
 
     Raises:
-        ValueError: If the file is no such model, or has a word that is not among the symbols; the
-            message names the line.
+        ValueError: If the file is not in ARPA format, or has a word that is not among the symbols;
+            the message names the line.
 
     Time: about two seconds for a million n-grams.
 
@@ -70,7 +69,7 @@ def load_arpa(path: str | os.PathLike[str], symbols: Sequence[str] | None = None
         tables.append(table)
         scores.append(_numbers(lines, fields[:, 0], kept, most=0.0))
         weights.append(_numbers(lines, fields[:, -1], kept, most=math.inf))
-    # Nothing follows with <s>, whatever the file says.
+    # <s> has no predecessor, whatever score the file gives it.
     scores[0] = np.where(tables[0].rows[:, 0] == START, -math.inf, scores[0])
     return Model(
         tables,
@@ -83,12 +82,12 @@ def load_arpa(path: str | os.PathLike[str], symbols: Sequence[str] | None = None
 
 
 def save_arpa(model: Model, path: str | os.PathLike[str], *, digits: int = 7) -> None:
-    """Writes a language model in ARPA format; an existing file is replaced in one step.
+    """Writes a language model in ARPA format; an existing file is replaced atomically.
 
     Args:
         model: The model. Tokens without names are written as numbers.
-        path: The file; a name that ends in ``.gz`` packs it with gzip.
-        digits: How many digits of a logarithm are written.
+        path: The file; it is compressed with gzip if its name ends in ``.gz``.
+        digits: The number of digits of each logarithm.
 
     Raises:
         ValueError: If a name is empty, has a space in it, or is ``<s>`` or ``</s>``.
@@ -150,7 +149,7 @@ def _text(content: bytes) -> str:
 
 
 def _sections(content: bytes) -> Iterator[_Section]:
-    """The parts of a file, which follow titles that begin with a backslash."""
+    """The sections of a file; the title of each begins with a backslash."""
     content = b"\n" + content
     begin = content.find(b"\n\\data\\")
     if begin < 0:
@@ -198,7 +197,7 @@ def _fields(section: _Section) -> tuple[Ints, np.ndarray]:
     is_space = IS_SPACE[data]
     is_first = ~is_space
     is_first[1:] &= is_space[:-1]
-    # A section begins with the end of the line of its title, so its first line is empty.
+    # A section begins at the end of its title line, so its first line is empty.
     ends = np.append(np.flatnonzero(data == ord("\n")), len(data))
     fields_before = np.searchsorted(np.flatnonzero(is_first), ends)
     widths = np.diff(fields_before)
@@ -222,7 +221,7 @@ def _fields(section: _Section) -> tuple[Ints, np.ndarray]:
 
 
 def _numbers(lines: Ints, texts: np.ndarray, kept: Ints, *, most: float) -> Floats:
-    """Natural logarithms from texts with decimal ones."""
+    """Natural logarithms from texts with decimal logarithms."""
     listed = texts.tolist()
     try:
         values = np.fromiter(map(float, listed), np.float64, len(listed))
@@ -252,7 +251,7 @@ class _Words:
         self._ids: dict[bytes, int] = {}
 
     def learn(self, lines: Ints, words: list[bytes]) -> None:
-        """Takes the words of the 1-grams."""
+        """Number the words of the 1-grams."""
         names = {name: i for i, name in enumerate(self._given or ())}
         self._ids = dict(SPECIAL)
         for line, word in zip(lines.tolist(), words, strict=True):
@@ -270,7 +269,7 @@ class _Words:
         self.symbols = tuple(names)
 
     def table(self, section: _Section, lines: Ints, words: np.ndarray) -> tuple[Table, Ints]:
-        """The n-grams in order, and the places where they were among the lines."""
+        """The n-grams in lexicographic order, and the index of the line of each."""
         flat = words.ravel().tolist()
         try:
             numbers = list(map(self._ids.__getitem__, flat))
@@ -289,8 +288,8 @@ class _Words:
             place = order[twice[0] + 1]
             _fail(
                 int(lines[place]),
-                "n-grams must differ",
-                f"{show(rows[place], self.symbols)} is twice",
+                "an n-gram must occur once",
+                f"{show(rows[place], self.symbols)} occurs again",
             )
         is_used = (rows[:, 1:] != START).all(axis=1) & (rows[:, :-1] != END).all(axis=1)
         order = order[is_used[order]]

@@ -1,4 +1,4 @@
-"""Transition graphs with the n-grams that occur, and back-off for the others."""
+"""Transition graphs with arcs for the n-grams that occur, and back-off for all others."""
 
 from __future__ import annotations
 
@@ -29,42 +29,40 @@ def backoff_graph(
     calc_grad: bool = True,
     dtype: Any = "float32",
 ) -> Graph:
-    """The transition graph of some n-grams, with back-off (Figure 4b of the paper).
+    """A transition graph with back-off (Figure 4b of the paper).
 
-    There is a node for each history: for the empty one, for each n-gram below the highest order
-    that does not end in ``</s>``, and for ``<s>``, the start. The n-gram ``h w`` is an arc with
-    label w from the node of h to that of ``h w``, or of its last ``order - 1`` tokens. An epsilon
-    arc leads from each history to its longest suffix that has a node. An n-gram that ends in
-    ``</s>`` is an epsilon arc to one node for the end, the only one that accepts; without ``</s>``
-    every node accepts.
+    There is a node for each history: the empty one, each n-gram below the highest order that does
+    not end in ``</s>``, and ``<s>``, the start. The n-gram ``h w`` is an arc with label w from the
+    node of h to the node of ``h w``, or of its longest suffix that is a history. An epsilon arc
+    leads from each history to its longest suffix that has a node. An n-gram that ends in ``</s>``
+    is an epsilon arc to the end node, the only one that accepts; without ``</s>`` every node
+    accepts.
 
-    Nodes are in the order of their length, then lexicographic, and the end is the last one. Arcs
-    are first the n-grams by order, then lexicographic, as in ``source.ngrams(n)`` (but ``<s>``
-    alone is no arc); then the back-off arcs in the order of their nodes. Weights are 0 for counts,
-    as parameters to be learned, and the scores and back-off weights of a model.
+    Nodes are sorted by length, then lexicographically, and the end node is the last one. First come
+    the arcs of n-grams, by order, then lexicographically as in ``source.ngrams(n)`` (but ``<s>``
+    alone has no arc). Then come the back-off arcs in the order of their nodes. For counts the
+    weights are 0, as parameters to be learned; for a model they are its scores and back-offs.
 
     Back-off by epsilon is not exclusive: an n-gram that exists can also be read by backing off, and
-    without ``</s>`` a path may back off once more at its end. In the log semiring all these ways
-    count, as in the paper; in the tropical semiring the best one does.
+    without ``</s>`` a path may back off at its end. The log semiring sums over all these paths, as
+    in the paper; the tropical semiring takes the best one.
 
     Args:
-        source: Counts, most often pruned, or a model.
+        source: Counts, usually pruned, or a model.
         backoff: Whether there are back-off arcs.
-        blank: How blanks, which are not in the counts, stand between the tokens of a sequence.
-            ``"optional"``: besides the n-grams there are all those that arise if blanks are put
-            before, between and behind their tokens, in some places and not in others. ``"forced"``:
-            in all places, and of the n-grams without a blank those of order 1 alone are left.
-            ``"none"``: there are no blanks.
+        blank: How blanks, which are not in the counts, are inserted before, between and after the
+            tokens of n-grams. ``"optional"``: at every subset of these positions, and the n-grams
+            without blanks stay. ``"forced"``: at all positions, and only 1-grams without blanks
+            stay. ``"none"``: no blanks.
         blank_label: The label of the blank; by default ``source.num_tokens``.
-        self_loops: Whether one token of each n-gram may be repeated, for tokens that last several
-            frames. Such n-grams of up to the highest order are added.
+        self_loops: Whether to add each n-gram below the highest order with one of its tokens
+            repeated, for tokens that last several frames.
         calc_grad: Whether backward computes a gradient for this graph.
         dtype: The type of the weights.
 
     Raises:
-        ValueError: If an n-gram is there but not the one without its first token, nothing ends in
-            ``</s>``, ``blank`` is unknown, the blank is a token, or blanks or loops are to be added
-            to a model.
+        ValueError: If an n-gram without its first token is missing, no n-gram ends in ``</s>``,
+            ``blank`` is unknown, the blank is a token, or a model is given with blanks or loops.
 
     >>> import arcgrad as ag
     >>> counts = ag.ngram.count(["abab", "ba", "bb"], order=2).prune([0, 1])
@@ -89,10 +87,10 @@ def backoff_graph(
     else:
         if blank != "none" or self_loops:
             raise ValueError(
-                f"{op}: blanks and self-loops need counts, but there is a model, "
-                f"which has no scores for them"
+                f"{op}: blanks and self-loops need counts, but a model is given, which has no "
+                f"scores for them"
             )
-        # <s> is a history, but not an n-gram that anything reads.
+        # <s> is a history, but no arc reads it.
         is_read = tables[0].rows[:, 0] != START
         tables[0] = Table(tables[0].rows[is_read])
         scores = [source._log_probs[0][is_read], *source._log_probs[1:]]
@@ -121,7 +119,7 @@ def backoff_graph(
 
 
 class _Nodes:
-    """A node for each history: the empty one is node 0, the end comes after all of them."""
+    """The nodes of histories: the empty history is node 0, and the end node is the last one."""
 
     def __init__(self, tables: list[Table], has_start: bool) -> None:
         self._longest = len(tables) - 1
@@ -136,7 +134,7 @@ class _Nodes:
         self.end = sum(sizes)
 
     def of(self, rows: Rows) -> Ints:
-        """The node of each history, or of its longest suffix that has one."""
+        """The node of each history, or of its longest suffix that has a node."""
         node = np.zeros(len(rows), np.int64)
         for n in range(1, min(rows.shape[1], self._longest) + 1):
             place = self._histories[n - 1].find(rows[:, rows.shape[1] - n :])
@@ -177,7 +175,7 @@ def _check_blank(op: str, label: int, tables: list[Table]) -> None:
 
 
 def _with_blanks(tables: list[Table], label: int, is_forced: bool) -> list[Table]:
-    """The n-grams, and those with a blank that arise if blanks are put into them."""
+    """The n-grams, and the n-grams with blanks that blanks inserted into them make."""
     order = len(tables)
     found: list[list[Rows]] = [[] for _ in tables]
     found[0].append(np.array([[label]], np.int32))
@@ -185,7 +183,7 @@ def _with_blanks(tables: list[Table], label: int, is_forced: bool) -> list[Table
         found[table.rows.shape[1] - 1].append(table.rows)
     for table in tables:
         first, last = table.rows[:, 0] == START, table.rows[:, -1] == END
-        # No blank comes before <s> or after </s>, so such n-grams have fewer places for blanks.
+        # No blank comes before <s> or after </s>, so such n-grams have fewer positions for blanks.
         for has_first, has_last in itertools.product([False, True], repeat=2):
             rows = table.rows[(first != has_first) & (last != has_last)]
             length = rows.shape[1]
@@ -194,11 +192,11 @@ def _with_blanks(tables: list[Table], label: int, is_forced: bool) -> list[Table
             if not is_forced:
                 patterns = [list(p) for p in itertools.product([False, True], repeat=len(free))]
             for pattern in patterns:
-                places = {place for place, is_used in zip(free, pattern, strict=True) if is_used}
+                blanks = {k for k, is_used in zip(free, pattern, strict=True) if is_used}
                 # Columns of the rows with blanks; None is a blank.
                 columns: list[int | None] = []
                 for k in range(length + 1):
-                    columns += [None] * (k in places) + [k] * (k < length)
+                    columns += [None] * (k in blanks) + [k] * (k < length)
                 for n in range(1, order + 1):
                     for begin in range(len(columns) - n + 1):
                         part = columns[begin : begin + n]
@@ -216,7 +214,7 @@ def _select(rows: Rows, columns: list[int | None], label: int) -> Rows:
 
 
 def _with_self_loops(tables: list[Table]) -> list[Table]:
-    """The n-grams, and those that arise if one token is repeated."""
+    """The n-grams, and each of them with one of its tokens repeated."""
     out = tables[:1]
     for table in tables[1:]:
         shorter = out[-1].rows

@@ -1,4 +1,4 @@
-"""Transition graphs with every n-gram."""
+"""Transition graphs with an arc for every n-gram."""
 
 from __future__ import annotations
 
@@ -22,20 +22,19 @@ def dense_graph(
 ) -> Graph:
     """The transition graph with an arc for every n-gram (Figure 4a of the paper for order 2).
 
-    A node stands for the last ``order - 1`` tokens, or for all of them where a sequence is still
-    shorter. Node 0 is the start ``<s>``, then come the histories of one token, of two, and so on,
-    each in lexicographic order. The weights are 0; they are parameters to be learned, and their
-    order is that of the arcs: arc ``node * num_tokens + token`` reads ``token`` at ``node``. So
-    with N nodes before the end node, ``weights[: N * num_tokens].reshape(N, num_tokens)`` is the
-    table of scores.
+    A node stands for the last ``order - 1`` tokens, or for all tokens of a shorter sequence. Node 0
+    is the start ``<s>``, then come the histories of one token, of two, and so on, each in
+    lexicographic order. The weights are 0, as parameters to be learned. Arc
+    ``node * num_tokens + token`` reads ``token`` at ``node``. So with N nodes before the end node,
+    ``weights[: N * num_tokens].reshape(N, num_tokens)`` is the table of scores.
 
     Args:
         num_tokens: The number of tokens C.
         order: The length n of the n-grams. (Order 0, no transitions, needs no graph.)
-        end_scores: Whether sequences end with a score of their own. If so, an epsilon arc leads
-            from each node to one more node, the only one that accepts; these arcs are the last
-            ones, in the order of their nodes. Else every node accepts. With order 1 there is one
-            such score, which no normalized loss depends on.
+        end_scores: Whether the end of a sequence has a score. If so, an epsilon arc leads from each
+            node to an end node, the only one that accepts; these arcs come last, in the order of
+            their nodes. Else every node accepts. With order 1 there is one such score, which
+            cancels in any normalized loss.
         calc_grad: Whether backward computes a gradient for this graph.
         dtype: The type of the weights.
 
@@ -62,7 +61,7 @@ def dense_graph(
             f"dense_graph: the order must be 1 or more, but it is {order}; "
             f"without transitions leave the graph out"
         )
-    # Order 33 needs more than 2^31 arcs for any two tokens, and with one token none is needed.
+    # Order 33 needs more than 2^31 arcs with two tokens or more.
     num_nodes = order if num_tokens == 1 else sum(num_tokens**k for k in range(min(order, 33)))
     num_arcs = num_nodes * (num_tokens + end_scores)
     if num_arcs > MOST_ARCS:
@@ -72,8 +71,8 @@ def dense_graph(
         )
     node = np.arange(num_nodes, dtype=np.int32)
     label = np.arange(num_tokens, dtype=np.int32)
-    # A history h and a token c make node h * C + 1 + c, as in a heap; the longest ones drop their
-    # first token instead, so the node they make is that of their last n - 1 tokens.
+    # History h and token c lead to node h * C + 1 + c, as in a heap. The longest histories first
+    # drop their first token, so they lead to the node of the last n - 1 tokens.
     child = node[:, None].astype(np.int64) * num_tokens + 1 + label
     longest = num_nodes - num_tokens ** (order - 1)
     width = num_tokens ** max(order - 2, 0)

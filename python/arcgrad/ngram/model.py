@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from arcgrad._core import Graph
 
+from ._sequences import Token, batches, with_ends
 from ._table import END, START, Floats, Ints, Rows, Table, take, windows
 from .backoff import backoff_graph
-from .counts import Token, batches, check_symbols, with_ends
+from .counts import check_symbols
 
 
 class Model:
@@ -62,7 +63,7 @@ class Model:
 
     @property
     def num_tokens(self) -> int:
-        """The number of tokens; ``<s>`` and ``</s>`` are none of them."""
+        """The number of tokens without ``<s>`` and ``</s>``."""
         return self._num_tokens
 
     @property
@@ -72,7 +73,7 @@ class Model:
 
     @property
     def unknown(self) -> int | None:
-        """The token ``<unk>`` that stands for all that the model does not know, if there is one."""
+        """The token ``<unk>`` for unknown tokens, or None."""
         return self._unknown
 
     @property
@@ -87,7 +88,7 @@ class Model:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The number of n-grams of each order, from 1; ``<s>`` alone is one."""
+        """The number of n-grams of each order, from 1; ``<s>`` counts as a 1-gram."""
         return tuple(map(len, self._tables))
 
     def ngrams(self, order: int) -> Rows:
@@ -95,15 +96,15 @@ class Model:
         return self._tables[self._place(order)].rows
 
     def log_probs(self, order: int) -> Floats:
-        """The score of each of :meth:`ngrams`; that of ``<s>`` alone is ``-inf``."""
+        """The score of each of :meth:`ngrams`; the score of ``<s>`` alone is ``-inf``."""
         return self._log_probs[self._place(order)]
 
     def back_offs(self, order: int) -> Floats:
-        """The back-off weight of each of :meth:`ngrams`; 0 for those of the highest order."""
+        """The back-off weight of each of :meth:`ngrams`; 0 for the highest order."""
         return self._back_offs[self._place(order)]
 
     def next_scores(self, history: Sequence[Token] = (), *, start: bool = True) -> Floats:
-        """The scores of every next token after some others.
+        """The scores of every token after a history.
 
         Args:
             history: The tokens before it.
@@ -111,7 +112,7 @@ class Model:
 
         Returns:
             ``num_tokens + 1`` scores, the last one of ``</s>``. They are the logarithms of
-            probabilities that add to 1.
+            probabilities that add up to 1.
 
         >>> import arcgrad as ag, numpy as np
         >>> model = ag.ngram.estimate(ag.ngram.count(["ab", "aa"], 2), "mle")
@@ -132,14 +133,13 @@ class Model:
         """The logarithm of the probability of a sequence.
 
         Args:
-            sequence: Numbers, or names if the tokens have names. A token that the model does not
-                know is ``<unk>``; if the model does not have that, the score is ``-inf``.
+            sequence: Numbers, or names if the tokens have names. An unknown token is ``<unk>``; if
+                the model lacks that, the score is ``-inf``.
             start: Whether the sequence comes after ``<s>``, if the model has it.
             end: Whether ``</s>`` comes after the sequence, if the model has it.
 
         Raises:
-            ValueError: If a token is negative, or has a name although tokens of the model have
-                none.
+            ValueError: If a token is negative, or is a name but the tokens of the model have none.
         """
         tokens = self._numbers("score", sequence)
         scores = self._score_stream(tokens, np.array([len(tokens)]), start, end)
@@ -148,7 +148,7 @@ class Model:
     def perplexity(
         self, sequences: Iterable[Sequence[Token]], *, start: bool = True, end: bool = True
     ) -> float:
-        """The reciprocal of the geometric mean of the probabilities of all tokens and ends.
+        """The inverse geometric mean of the probabilities of all tokens and ends.
 
         Args:
             sequences: Sequences as for :meth:`score`.
@@ -167,15 +167,15 @@ class Model:
             total += float(scores.sum())
             number += len(scores)
         if not number:
-            raise ValueError("perplexity: there must be a token, but there is none")
+            raise ValueError("perplexity: there must be at least one token, but there is none")
         return math.exp(-total / number)
 
     def graph(self, *, calc_grad: bool = False, dtype: Any = "float32") -> Graph:
         """The model as a graph, with its scores and back-off weights on the arcs.
 
-        See :func:`backoff_graph`. A best path takes the better one of an n-gram and the way around
-        it by back-off, so its score is that of the model unless some n-gram is less probable than
-        its back-off; a sum over all paths counts both ways.
+        See :func:`backoff_graph`. A best path uses an n-gram or its back-off, whichever scores
+        higher. So its score is the score of the model unless some n-gram is less probable than its
+        back-off. A sum over all paths counts both.
 
         >>> import arcgrad as ag
         >>> model = ag.ngram.estimate(ag.ngram.count(["abab", "ba", "bb"], 2), "kneser_ney")
@@ -196,7 +196,7 @@ class Model:
         return order - 1
 
     def _numbers(self, op: str, sequence: Sequence[Token]) -> Ints:
-        """The tokens as numbers; those that the model does not know are ``<unk>``."""
+        """The tokens as numbers; unknown tokens become ``<unk>``."""
         numbers = []
         for token in sequence:
             if isinstance(token, str):
@@ -218,7 +218,7 @@ class Model:
         stream, sequence = with_ends(
             tokens, lengths, start and self.has_start, end and self.has_end
         )
-        # Every token with those before it; what lies before its sequence is masked.
+        # Every token with its history; what lies before its sequence is masked.
         order = self.order
         padded = np.concatenate([np.zeros(order - 1, np.int32), stream])
         owner = np.concatenate([np.full(order - 1, -1), sequence])
@@ -230,7 +230,7 @@ class Model:
         return self._score_rows(rows[is_scored], is_own[:, is_scored])
 
     def _score_rows(self, rows: Rows, is_own: NDArray[np.bool_]) -> Floats:
-        """The score of the last token of each row after those before it that are its own."""
+        """The score of the last token of each row, given the tokens before it in its sequence."""
         length = rows.shape[1]
         scores = np.full(len(rows), -math.inf)
         for n in range(1, length + 1):
@@ -247,9 +247,9 @@ class Model:
 def _close(
     tables: list[Table], log_probs: list[Floats], back_offs: list[Floats]
 ) -> tuple[list[Table], list[Floats], list[Floats]]:
-    """Adds the n-grams that others lack at either end, with the scores the model gives them anyway.
+    """Add the missing prefixes and suffixes of n-grams, with the scores that back-off gives them.
 
-    They change no score, and make every n-gram a path through nodes that exist.
+    No score changes. Afterwards every n-gram is a path in the graph of the model.
     """
     whole = [table.rows for table in tables]
     for n in range(len(tables) - 1, 0, -1):

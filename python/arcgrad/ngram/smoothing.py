@@ -12,17 +12,17 @@ from ._table import END, START, Floats, Ints, Table, check_shorter, take
 from .counts import UNKNOWN, Counts, check_thresholds
 from .model import Model
 
-# A share of the probability that is smaller than rounding leaves behind is none.
+# Less probability mass than this is a rounding error.
 NOTHING = 1e-12
 
 
 class Order(NamedTuple):
-    """The n-grams of one order, of which those of a history are neighbours."""
+    """The n-grams of one order, sorted by history."""
 
     table: Table
     counts: Ints
     is_kept: NDArray[np.bool_]
-    history: Ints  # 0, 1, ... as they come
+    history: Ints  # the number of the history of each n-gram
     first: Ints  # the first n-gram of each history
 
     def sums(self, values: Floats | Ints) -> Floats:
@@ -39,29 +39,29 @@ def estimate(
     unknown: bool = False,
     katz_limit: int = 5,
 ) -> Model:
-    """A language model from counts; the probabilities after any history add to 1.
+    """A language model from counts; the probabilities after any history add up to 1.
 
     The methods are
 
-    * ``"kneser_ney"``: interpolated modified Kneser-Ney. Below the highest order an n-gram counts
-      as often as there are different tokens before it (one that begins with ``<s>`` as often as it
-      occurs). Counts are lowered by one of three discounts per order, for counts of 1, 2, and 3 or
-      more, estimated from how many n-grams have counts of 1 to 4. If those do not allow it, as in
-      tiny texts, the discounts are 0.5, 1 and 1.5. What is taken away goes to the next lower order,
-      and from order 1 to all tokens alike.
+    * ``"kneser_ney"``: interpolated modified Kneser-Ney. Below the highest order, the count of an
+      n-gram is the number of different tokens before it (for one that begins with ``<s>``, how
+      often it occurs). Each order has three discounts, for counts of 1, 2, and 3 or more, estimated
+      from the number of n-grams with counts 1 to 4. If the estimate fails, as for tiny texts, they
+      are 0.5, 1 and 1.5. The discounted mass is distributed by the next lower order, and at order 1
+      equally over all tokens.
     * ``"katz"``: back-off with Good-Turing discounts for counts up to ``katz_limit``, or up to a
-      smaller one if the counts do not allow it; if they allow none, 0.5 is taken from each such
-      count. What is taken away goes to the tokens that were not seen after the history. If nothing
-      is taken away, because all its counts are high, the history counts as seen once more.
-    * ``"mle"``: relative frequencies. What was not seen after a history that was is impossible.
+      smaller limit if the estimate fails; if it fails for every limit, 0.5 is subtracted from each
+      such count. The discounted mass goes to the tokens unseen after the history. If there is none,
+      because all counts are high, the total of the history is increased by 1.
+    * ``"mle"``: relative frequencies. A token unseen after a known history has probability 0.
 
     Args:
         counts: The counts. They should not be pruned, see ``prune``.
         method: One of the above.
         prune: Thresholds as for :meth:`Counts.prune`, the first one 0. N-grams that occur no more
-            often are left out of the model, but are used to estimate it.
-        unknown: Whether the model gets one more token for all that do not occur in the counts,
-            named ``<unk>``, unless there is one of that name.
+            often are used for the estimate, but left out of the model.
+        unknown: Whether to add a token ``<unk>`` for all tokens that are not in the counts, unless
+            there is one of that name.
         katz_limit: The largest count that ``"katz"`` discounts.
 
     Returns:
@@ -69,7 +69,7 @@ def estimate(
 
     Raises:
         ValueError: If there are no counts, the method is unknown, the thresholds do not fit, or an
-            n-gram is there but not the one without its first or last token.
+            n-gram without its first or last token is missing.
 
     >>> import arcgrad as ag, numpy as np
     >>> counts = ag.ngram.count(["abab", "ba", "bb"], order=2)
@@ -120,7 +120,7 @@ def estimate(
             back_offs.append(back_off)
         rows, prob = order.table.rows[order.is_kept], prob[order.is_kept]
         if n == 1 and counts.has_start:
-            # <s> is a history, and nothing follows with it.
+            # <s> is a history, but is never predicted.
             first = int(np.searchsorted(rows[:, 0], START))
             rows, prob = np.insert(rows, first, START, axis=0), np.insert(prob, first, 0.0)
         kept.append(Table(rows))
@@ -151,7 +151,7 @@ def _order(counts: Counts, n: int, limit: int, num_tokens: int, is_continued: bo
 
 
 def _continuations(counts: Counts, n: int) -> Ints:
-    """How many tokens come before each n-gram; for one that begins with <s>, its count."""
+    """The number of different tokens before each n-gram; for one with <s>, its count."""
     table = counts._tables[n - 1]
     place = table.find(counts.ngrams(n + 1)[:, 1:])
     number = np.bincount(place, minlength=len(table)).astype(np.int64)
@@ -163,22 +163,18 @@ def _kneser_ney(order: Order, lower: Floats, limit: int) -> tuple[Floats, Floats
     discount = np.array([0.0, *kneser_ney_discounts(counts)])[np.minimum(counts, 3)]
     total = order.sums(counts)
     taken = order.sums(np.where(order.is_kept, discount, counts))
-    # Without <s>, n-grams that only begin sequences have nothing before them.
+    # Without <s>, an n-gram that occurs only at the start of sequences has no token before it.
     weight = np.where(total > 0, taken / np.maximum(total, 1), 1.0)
-    share = (counts - discount) / np.maximum(total, 1)[order.history]
-    return share + weight[order.history] * lower, weight
+    own = (counts - discount) / np.maximum(total, 1)[order.history]
+    return own + weight[order.history] * lower, weight
 
 
 def kneser_ney_discounts(counts: Ints) -> tuple[float, float, float]:
-    """What is taken from counts of 1, of 2, and of 3 or more."""
+    """The discounts for counts of 1, of 2, and of 3 or more."""
     n1, n2, n3, n4 = (int((counts == r).sum()) for r in range(1, 5))
     if n1 and n2 and n3:
-        share = n1 / (n1 + 2 * n2)
-        found = (
-            1 - 2 * share * n2 / n1,
-            2 - 3 * share * n3 / n2,
-            3 - 4 * share * n4 / n3,
-        )
+        y = n1 / (n1 + 2 * n2)
+        found = (1 - 2 * y * n2 / n1, 2 - 3 * y * n3 / n2, 3 - 4 * y * n4 / n3)
         if all(0 <= discount <= r for r, discount in enumerate(found, 1)):
             return found
     return 0.5, 1.0, 1.5
@@ -191,7 +187,7 @@ def _katz(order: Order, lower: Floats, limit: int) -> tuple[Floats, Floats]:
 
 
 def good_turing_ratios(counts: Ints, limit: int) -> Floats:
-    """What is left of counts 0, 1, ... up to the largest that is discounted, as a share of them."""
+    """The ratio of discounted count to count, for counts 0 to the largest discounted one."""
     numbers = np.bincount(np.minimum(counts, limit + 2), minlength=limit + 3)
     for last in range(limit, 0, -1):
         if not numbers[1 : last + 1].all():
@@ -213,9 +209,9 @@ def _mle(order: Order, lower: Floats, limit: int) -> tuple[Floats, Floats]:
 
 
 def _back_off(order: Order, lower: Floats, lowered: Floats, *, extra: int) -> tuple[Floats, Floats]:
-    """Gives what was taken from counts to the tokens that were not seen.
+    """Distribute the discounted mass over the tokens unseen after each history.
 
-    If nothing was taken, `extra` is added to the counts of the history.
+    If there is none, `extra` is added to the total of the history.
     """
     is_seen = order.is_kept & (order.counts > 0)
     total = order.sums(order.counts)
@@ -225,14 +221,15 @@ def _back_off(order: Order, lower: Floats, lowered: Floats, *, extra: int) -> tu
     more = np.where(can_give & (taken == 0), extra, 0)
     total, taken = total + more, taken + more
     weight = np.where(can_give, taken / total / np.maximum(unseen, NOTHING), 0.0)
-    # What nothing can be given to stays with the tokens that were seen.
+    # Without unseen tokens the mass stays with the seen ones.
     given = np.where(can_give, total, total - taken)
     prob = np.where(is_seen, lowered / given[order.history], weight[order.history] * lower)
     return prob, weight
 
 
-# From an order, the probabilities of its n-grams without their first token and the largest count to
-# discount: the probabilities of its n-grams and the back-off weight of each history.
+# Each takes an order, the probabilities of its n-grams without their first token, and the largest
+# count to discount. It returns the probabilities of the n-grams and the back-off weight of each
+# history.
 METHODS: dict[str, Callable[[Order, Floats, int], tuple[Floats, Floats]]] = {
     "kneser_ney": _kneser_ney,
     "katz": _katz,
