@@ -1,5 +1,4 @@
 #include <nanobind/stl/array.h>
-#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 
 #include <algorithm>
@@ -103,6 +102,8 @@ std::vector<Graph> borrow_parts(const std::vector<Graph>& graphs, nb::handle own
   return make_leaves(source, weights, calc_grad);
 }
 
+using Factors = nb::ndarray<const double, nb::shape<-1>, nb::c_contig, nb::device::cpu>;
+
 /// All weights of some graphs in one array.
 nb::object read_weights(const std::vector<Graph>& graphs, bool is_double) {
   int64_t size = 0;
@@ -122,37 +123,31 @@ nb::object read_weights(const std::vector<Graph>& graphs, bool is_double) {
   });
 }
 
-/// The sum of scores, each divided by its size and by their number if there are sizes, as an array
-/// without dimensions; and the factor of each score in that sum.
-std::pair<nb::object, nb::object> sum_scores(const std::vector<Graph>& graphs, nb::handle sizes,
-                                             bool zero_infinity, bool is_double) {
+/// Losses [B], or with a factor for each of them their weighted sum [].
+nb::object reduce_losses(const std::vector<Graph>& graphs, const std::optional<Factors>& factors,
+                         bool zero_infinity, bool is_double) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const size_t count = graphs.size();
-  Column divisors;
-  if (!sizes.is_none()) {
-    divisors = to_ints("sum_scores", "sizes", sizes);
-    require(divisors.size() == count, "sum_scores", "there must be one size per score, ", count,
-            " in all, but there are ", divisors.size());
-  }
-  auto* const factors = new double[std::max<size_t>(count, 1)];
-  nb::capsule owner(factors, [](void* p) noexcept { delete[] static_cast<double*>(p); });
-  double sum = 0.0;
-  for (size_t i = 0; i < count; ++i) {
-    factors[i] =
-        sizes.is_none() ? 1.0 : 1.0 / (static_cast<double>(count) * std::max(divisors[i], 1));
-    // The difference of two impossible scores is NaN; a loss without any path is infinite.
-    const double loss = graphs[i].item();
-    if (loss < std::numeric_limits<double>::infinity())
-      sum += factors[i] * loss;
-    else if (!zero_infinity)
-      sum = std::numeric_limits<double>::infinity();
-  }
-  nb::object total = dispatch(is_double ? DType::float64 : DType::float32, [&](auto kind) {
+  require(!factors || factors->size() == count, "reduce_losses",
+          "there must be one factor per loss, ", count, " in all, but there are ",
+          factors ? factors->size() : 0);
+  return dispatch(is_double ? DType::float64 : DType::float32, [&](auto kind) {
     using T = decltype(kind);
-    auto* const value = new T(static_cast<T>(sum));
-    nb::capsule keeper(value, [](void* p) noexcept { delete static_cast<T*>(p); });
-    return nb::cast(nb::ndarray<nb::numpy, T>(value, 0, nullptr, keeper));
+    auto* const buffer = new T[std::max<size_t>(count, 1)];
+    nb::capsule owner(buffer, [](void* p) noexcept { delete[] static_cast<T*>(p); });
+    double sum = 0.0;
+    for (size_t i = 0; i < count; ++i) {
+      double loss = graphs[i].item();
+      // NaN is infinity minus infinity: neither the normalizer nor the alignments have a path.
+      if (!(loss < kInfinity)) loss = zero_infinity ? 0.0 : kInfinity;
+      if (factors)
+        sum += (*factors)(i)*loss;
+      else
+        buffer[i] = static_cast<T>(loss);
+    }
+    if (factors) buffer[0] = static_cast<T>(sum);
+    return nb::cast(nb::ndarray<nb::numpy, T>(buffer, factors ? 0 : 1, &count, owner));
   });
-  return {total, nb::cast(nb::ndarray<nb::numpy, double>(factors, {count}, owner))};
 }
 
 /// The roots through which gradients flow: a score that is not finite has none.
@@ -169,10 +164,9 @@ struct Roots {
 using Sources = std::vector<std::shared_ptr<const ExternalArray>>;
 
 nb::list source_gradients(const std::vector<Graph>& graphs, nb::handle seeds,
-                          const Sources& sources, double factor) {
-  Weights all = to_weights("grad", seeds, DType::float64);
-  const std::span<double> values = all.fill<double>();
-  for (double& value : values) value *= factor;
+                          const Sources& sources) {
+  const Weights all = to_weights("grad", seeds, DType::float64);
+  const std::span<const double> values = all.view<double>();
   Roots roots;
   size_t at = 0;
   for (const Graph& graph : snapshots(graphs)) {
@@ -229,8 +223,8 @@ void init_source(nb::module_& m) {
         "For bridges: graphs like some, with weights from one array, one after the other.");
   m.def("read_weights", &read_weights, "graphs"_a, "is_double"_a,
         "For bridges: all weights of some graphs in one array.");
-  m.def("sum_scores", &sum_scores, "graphs"_a, "sizes"_a.none(), "zero_infinity"_a, "is_double"_a,
-        "For losses: a weighted sum of scores, and the weights.");
+  m.def("reduce_losses", &reduce_losses, "graphs"_a, "factors"_a.none(), "zero_infinity"_a,
+        "is_double"_a, "For bridges: scores as losses, or their weighted sum, in one array.");
   m.def(
       "are_scores",
       [](const std::vector<Graph>& graphs) {
@@ -242,7 +236,7 @@ void init_source(nb::module_& m) {
   m.def(
       "find_sources", [](const std::vector<Graph>& graphs) { return find_sources(graphs); },
       "graphs"_a, "For bridges: the arrays that graphs were made from.");
-  m.def("source_gradients", &source_gradients, "graphs"_a, "seeds"_a, "sources"_a, "factor"_a = 1.0,
+  m.def("source_gradients", &source_gradients, "graphs"_a, "seeds"_a, "sources"_a,
         "For bridges: one gradient [leaves, rows, columns] for each source.");
   m.def(
       "record_source_gradients",

@@ -1,4 +1,4 @@
-"""Sequence losses, written as graphs."""
+"""Sequence losses as functions of graphs."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import Any, overload
 
 import numpy as np
 
-import arcgrad as ag
+from ._core import Graph, ctc_graph, forward_score, intersect, negate
 
 
 @overload
-def ctc_loss(log_probs: ag.Graph, target: Sequence[int], blank_idx: int) -> ag.Graph: ...
+def ctc_loss(log_probs: Graph, target: Sequence[int], blank_idx: int) -> Graph: ...
 @overload
 def ctc_loss(
-    log_probs: Sequence[ag.Graph], target: Sequence[Sequence[int]], blank_idx: int
-) -> list[ag.Graph]: ...
+    log_probs: Sequence[Graph], target: Sequence[Sequence[int]], blank_idx: int
+) -> list[Graph]: ...
 def ctc_loss(log_probs: Any, target: Any, blank_idx: int) -> Any:
     r"""The connectionist temporal classification loss of a target.
 
     .. math:: -\log \sum_{a \in A(y)} e^{s(a)}
 
     where :math:`A(y)` are the alignments of the target: every label lasts one frame or more, blanks
-    may stand anywhere, and between equal labels one blank must.
+    may stand anywhere, and equal labels in a row have a blank between them.
 
     Args:
-        log_probs: The emissions, most often ``linear_graph(T, C, log_probabilities)``. A list is a
+        log_probs: The emissions, usually ``linear_graph(T, C, log_probabilities)``. A list is a
             batch, with a list of targets.
         target: The labels of the target; it may be empty.
         blank_idx: The label of the blank.
@@ -39,8 +39,8 @@ def ctc_loss(log_probs: Any, target: Any, blank_idx: int) -> Any:
         ValueError: If a label is the blank or is not a label of the emissions, or if there is not
             one target per element of a list.
 
-    Gradient: minus the posterior probability of each arc of ``log_probs``. The weights are taken as
-    they are, so normalize them first. Time and memory: O(frames x target length).
+    Gradient: minus the posterior probability of each arc of ``log_probs``. The loss does not
+    normalize the weights. Time and memory: O(frames x target length).
 
     >>> import arcgrad as ag, numpy as np
     >>> log_probs = ag.linear_graph(2, 3, np.log(np.full((2, 3), 1 / 3)))
@@ -48,7 +48,7 @@ def ctc_loss(log_probs: Any, target: Any, blank_idx: int) -> Any:
     1.0986
     """
     blank = operator.index(blank_idx)
-    if isinstance(log_probs, ag.Graph):
+    if isinstance(log_probs, Graph):
         alignments: Any = _alignments(log_probs, target, blank, "ctc_loss")
     else:
         if len(target) != len(log_probs):
@@ -60,19 +60,19 @@ def ctc_loss(log_probs: Any, target: Any, blank_idx: int) -> Any:
             _alignments(graph, labels, blank, f"ctc_loss (element {i} of {len(target)})")
             for i, (graph, labels) in enumerate(zip(log_probs, target, strict=True))
         ]
-    return ag.negate(ag.forward_score(ag.intersect(alignments, log_probs)))
+    return negate(forward_score(intersect(alignments, log_probs)))
 
 
-def _alignments(log_probs: ag.Graph, target: Sequence[int], blank: int, op: str) -> ag.Graph:
+def _alignments(log_probs: Graph, target: Sequence[int], blank: int, op: str) -> Graph:
     labels = [operator.index(label) for label in target]
     _check_labels(log_probs, labels, blank, op)
-    graph: ag.Graph = ag.tokens.ctc_graph(labels, blank)
+    graph: Graph = ctc_graph(labels, blank)
     return graph
 
 
-def _check_labels(log_probs: ag.Graph, labels: list[int], blank: int, op: str) -> None:
+def _check_labels(log_probs: Graph, labels: list[int], blank: int, op: str) -> None:
     weights = np.asarray(log_probs.weights_view())
-    # Only dense emissions have a known number of labels; others may lack some on purpose.
+    # Only dense emissions have a known number of labels.
     end = weights.shape[1] if weights.ndim == 2 else np.iinfo(np.int32).max
     for name, label in [("blank_idx", blank), *(("a target label", label) for label in labels)]:
         if not 0 <= label < end:

@@ -594,10 +594,13 @@ def test_the_example_runs():
         ({"normalize": "all"}, "normalize must be one of 'none', 'pre', 'post', but it is 'all'"),
         ({"kernels": []}, "there must be at least one kernel, but there is none"),
         ({"kernels": {"x": [3]}}, "piece 'x' has the label 3"),
-        ({"kernels": {"x": [1, 0]}}, "other than the blank, but piece 'x' has the label 0"),
+        ({"kernels": {"x": [1, 0]}}, "not the blank, but piece 'x' has the label 0"),
         ({"kernels": [[-1]]}, r"piece 0, \[-1\], has the label -1"),
         ({"kernels": [ag.chain_graph([1, 5])]}, "labels must be below 3.* kernel 0 has the label"),
-        ({"kernels": [[1], ag.chain_graph([1])]}, "must be graphs or pieces, but some are"),
+        (
+            {"kernels": [[1], ag.chain_graph([1])]},
+            "must be all graphs or all word pieces, but both",
+        ),
         ({"tokens": ag.tokens.Tokens.ctc(4)}, "tokens must have 3 labels.* but they have 4"),
         (
             {"kernels": [ag.chain_graph([1])], "tokens": ag.tokens.Tokens.ctc(3)},

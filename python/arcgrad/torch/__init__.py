@@ -1,7 +1,7 @@
-"""PyTorch: any program on graphs is a function of tensors, and sequence losses are modules.
+"""PyTorch: graph programs as functions of tensors, and sequence losses and layers as modules.
 
-``import arcgrad.torch as agt``. Needs PyTorch (``pip install 'arcgrad[torch]'``), which the core
-never links: one build serves all its versions.
+``import arcgrad.torch as agt``. It needs PyTorch (``pip install 'arcgrad[torch]'``). The core does
+not link it, so one build works with every version.
 """
 
 try:
@@ -11,7 +11,8 @@ except ImportError as error:
         "arcgrad.torch needs PyTorch, but it is not installed; pip install 'arcgrad[torch]'"
     ) from error
 
-from ._bridge import emissions, graph, tensor
+from ._function import tensor
+from ._leaves import emissions, graph
 from .asg import ASGLoss
 from .conv import ConvTransducer1d
 from .ctc import CTCLoss, ctc_loss

@@ -1,7 +1,10 @@
 """Losses inside programs that torch.compile traces: one opaque operator.
 
-Eagerly the bridge is used, which costs less per call. The operator runs it as well, once for the
-value and once more for the gradient, so that nothing but tensors has to be kept.
+Importing this module imports torch's compiler, which takes longer than torch itself. So it is
+imported only while torch.compile traces.
+
+The operator computes a loss as an eager call does, once for the value and once more for the
+gradient: between the two it keeps tensors only.
 """
 
 from __future__ import annotations
@@ -11,24 +14,28 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from ._registry import find
 
 
-@torch.library.custom_op("arcgrad::sequence_losses", mutates_args=())
-def sequence_losses(
+@torch.library.custom_op("arcgrad::sequence_loss", mutates_args=())
+def sequence_loss(
     emissions: Tensor,
     targets: Tensor,
     lengths: Tensor | None,
     target_lengths: Tensor | None,
     weights: list[Tensor],
     handle: int,
+    reduction: str,
+    zero_infinity: bool,
 ) -> Tensor:
-    from .sequence import find_loss
+    return find(handle)._compute(
+        emissions, targets, lengths, target_lengths, tuple(weights), reduction, zero_infinity
+    )
 
-    return find_loss(handle).losses(emissions, targets, lengths, target_lengths, *weights)
 
-
-@sequence_losses.register_fake
+@sequence_loss.register_fake
 def _(
     emissions: Tensor,
     targets: Tensor,
@@ -36,18 +43,17 @@ def _(
     target_lengths: Tensor | None,
     weights: list[Tensor],
     handle: int,
+    reduction: str,
+    zero_infinity: bool,
 ) -> Tensor:
-    from .sequence import find_loss
-
-    batch = 1
-    if emissions.dim() == 3:
-        batch = emissions.shape[0 if find_loss(handle).batch_first else 1]
-    is_double = emissions.dtype is torch.float64
-    return emissions.new_empty((batch,), dtype=torch.float64 if is_double else torch.float32)
+    is_scalar = reduction != "none" or emissions.dim() == 2
+    batch = 0 if find(handle).batch_first else 1
+    dtype = torch.float64 if emissions.dtype is torch.float64 else torch.float32
+    return emissions.new_empty(() if is_scalar else (emissions.shape[batch],), dtype=dtype)
 
 
-@torch.library.custom_op("arcgrad::sequence_losses_backward", mutates_args=())
-def sequence_losses_backward(
+@torch.library.custom_op("arcgrad::sequence_loss_backward", mutates_args=())
+def sequence_loss_backward(
     grad: Tensor,
     emissions: Tensor,
     targets: Tensor,
@@ -55,24 +61,32 @@ def sequence_losses_backward(
     target_lengths: Tensor | None,
     weights: list[Tensor],
     handle: int,
+    reduction: str,
+    zero_infinity: bool,
 ) -> list[Tensor]:
-    from .sequence import find_loss
-
     def differentiate() -> list[Tensor]:
         inputs = [x.detach().requires_grad_() for x in (emissions, *weights)]
-        losses = find_loss(handle).losses(inputs[0], targets, lengths, target_lengths, *inputs[1:])
-        found = torch.autograd.grad(losses, inputs, grad, allow_unused=True)
+        loss = find(handle)._compute(
+            inputs[0],
+            targets,
+            lengths,
+            target_lengths,
+            tuple(inputs[1:]),
+            reduction,
+            zero_infinity,
+        )
+        found = torch.autograd.grad(loss, inputs, grad, allow_unused=True)
         return [
             torch.zeros_like(x) if g is None else g.contiguous()
             for g, x in zip(found, inputs, strict=True)
         ]
 
-    # Inside an operator torch records nothing; in a thread of its own it does.
+    # Inside an operator torch records nothing, but in another thread it does.
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(differentiate).result()
 
 
-@sequence_losses_backward.register_fake
+@sequence_loss_backward.register_fake
 def _(
     grad: Tensor,
     emissions: Tensor,
@@ -81,6 +95,8 @@ def _(
     target_lengths: Tensor | None,
     weights: list[Tensor],
     handle: int,
+    reduction: str,
+    zero_infinity: bool,
 ) -> list[Tensor]:
     return [
         torch.empty_like(x, memory_format=torch.contiguous_format) for x in (emissions, *weights)
@@ -88,38 +104,64 @@ def _(
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    emissions, targets, lengths, target_lengths, weights, ctx.handle = inputs
-    ctx.save_for_backward(emissions, targets, lengths, target_lengths, *weights)
+    *tensors, weights, ctx.handle, ctx.reduction, ctx.zero_infinity = inputs
+    ctx.save_for_backward(*tensors, *weights)
 
 
 def _backward(ctx: Any, grad: Tensor) -> Any:
     emissions, targets, lengths, target_lengths, *weights = ctx.saved_tensors
-    found = sequence_losses_backward(
-        grad, emissions, targets, lengths, target_lengths, weights, ctx.handle
+    found = sequence_loss_backward(
+        grad,
+        emissions,
+        targets,
+        lengths,
+        target_lengths,
+        weights,
+        ctx.handle,
+        ctx.reduction,
+        ctx.zero_infinity,
     )
-    return found[0], None, None, None, found[1:], None
+    return found[0], None, None, None, found[1:], None, None, None
 
 
-sequence_losses.register_autograd(_backward, setup_context=_setup)
+sequence_loss.register_autograd(_backward, setup_context=_setup)
 
 
-def as_tensor(values: Any) -> Tensor | None:
-    """Lengths as a compiled program passes them on."""
-    return values if values is None or isinstance(values, Tensor) else torch.tensor(values)
-
-
-def compiled_losses(
+def compiled_loss(
     handle: int,
     emissions: Tensor,
     targets: Any,
     lengths: Any,
     target_lengths: Any,
     weights: tuple[Tensor, ...],
-) -> tuple[Tensor, Callable[[], Tensor]]:
-    """The losses of a batch through the operator, and the lengths of targets, which are tensors."""
-    labels = torch.as_tensor(targets)
-    sizes = as_tensor(target_lengths)
-    losses = sequence_losses(emissions, labels, as_tensor(lengths), sizes, list(weights), handle)
-    if sizes is None:
-        sizes = torch.full((losses.shape[0],), labels.shape[-1])
-    return losses, lambda: sizes
+    reduction: str,
+    zero_infinity: bool,
+) -> Tensor:
+    """The operator on arguments in any form that a loss takes, if they can be tensors."""
+    out: Tensor = sequence_loss(
+        emissions,
+        torch.as_tensor(targets),
+        _as_tensor(lengths),
+        _as_tensor(target_lengths),
+        list(weights),
+        handle,
+        reduction,
+        zero_infinity,
+    )
+    return out
+
+
+def _as_tensor(values: Any) -> Tensor | None:
+    return values if values is None or isinstance(values, Tensor) else torch.tensor(values)
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def constant(make: Callable[..., Any], *args: Any) -> Any:
+    """What a function returns, computed while tracing and compiled in as a constant."""
+    return make(*args)
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def forward_eagerly(module: nn.Module, *args: Any) -> Any:
+    """The eager forward of a module: one graph break."""
+    return module._forward(*args)  # type: ignore[operator]

@@ -13,12 +13,12 @@ import arcgrad as ag
 
 
 class ChecksState(nn.Module):
-    """A module whose extra state says which graph its parameters belong to."""
+    """A module whose extra state is the fingerprint of the graph of its parameters."""
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *rest: Any, **options: Any
     ) -> None:
-        # Torch sets the extra state last, but if that is refused nothing may have changed.
+        # Torch sets the extra state last. It is checked first, before any parameter changes.
         key = f"{prefix}_extra_state"
         if key in state_dict and type(self).set_extra_state is not nn.Module.set_extra_state:
             self.set_extra_state(state_dict[key])
@@ -26,9 +26,9 @@ class ChecksState(nn.Module):
 
 
 def fingerprint(*graphs: ag.Graph) -> str:
-    """Tells graphs apart whose nodes or arcs differ; weights do not matter.
+    """A hash of the nodes and arcs of graphs, but not of their weights.
 
-    Parameters in the order of arcs mean nothing without their graphs, so it is saved with them.
+    Parameters are in the order of arcs, so they are saved with the fingerprint of their graphs.
     """
     digest = hashlib.sha256()
     for graph in graphs:
@@ -39,10 +39,10 @@ def fingerprint(*graphs: ag.Graph) -> str:
 
 
 def check_fingerprint(op: str, graphs: ag.Graph | Sequence[ag.Graph], saved: object) -> None:
-    """Raises if saved parameters belong to other graphs than these."""
+    """Raise RuntimeError if saved parameters belong to other graphs."""
     own = fingerprint(graphs) if isinstance(graphs, ag.Graph) else fingerprint(*graphs)
     if saved != own:
         raise RuntimeError(
             f"{op}: parameters are in the order of arcs, so the graph must be the one they were "
-            f"saved with, but its fingerprint is {own} and theirs is {saved}"
+            f"saved with, but its fingerprint is {own} and the saved one is {saved}"
         )

@@ -1,4 +1,4 @@
-"""The forms in which targets come: padded, concatenated, lists, graphs."""
+"""Targets of a batch in every form that a loss takes: padded, concatenated, lists, graphs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 import arcgrad as ag
 
-from ._bridge import ints
+from ._leaves import to_ints
 
 Lengths = npt.NDArray[np.int64]
 
@@ -19,14 +19,14 @@ Lengths = npt.NDArray[np.int64]
 class Targets:
     """The targets of a batch.
 
-    Whether labels and lengths fit each other is left to :func:`arcgrad.tokens.alignment_graph`.
+    :func:`arcgrad.tokens.alignment_graph` checks whether labels and lengths fit each other.
 
     Attributes:
-        labels: What that function takes: an array, padded ``[B, S]`` or concatenated, or a list
-            with a label sequence or a graph for each example.
-        lengths: Of a padded or concatenated array, the length of each target; else None.
+        labels: An array, padded ``[B, S]`` or concatenated, or a list with a label sequence or a
+            graph for each example.
+        lengths: The length of each target of a padded or concatenated array; else None.
         num_labels: The number of labels of the emissions.
-        dtype: What weights of graphs should be, as exact as the emissions.
+        dtype: The type for weights of graphs: the precision of the emissions.
         size: The number of targets.
     """
 
@@ -53,8 +53,8 @@ class Targets:
             found = self.labels.shape[0]
         elif self.lengths is None and batch != 1:
             raise ValueError(
-                f"{op}: targets of one dimension hold {batch} targets one after the other and "
-                "need target_lengths, but there are none"
+                f"{op}: targets in one dimension, {batch} one after the other, need "
+                "target_lengths, but there are none"
             )
         else:
             found = batch
@@ -73,26 +73,26 @@ class Targets:
             expected = length if isinstance(target, ag.Graph) else len(target)
             if length < 0 or length != expected:
                 raise ValueError(
-                    f"{op}: the length of target {i} of a list must be that of the target, "
-                    f"{expected}, but it is {length}; leave target_lengths out"
+                    f"{op}: the length of target {i} of a list must be {expected}, the length of "
+                    f"the target, but it is {length}; leave target_lengths out"
                 )
 
-    def sizes(self, op: str) -> Lengths:
-        """The length of each target, by which a mean divides."""
+    def sizes(self) -> Lengths:
+        """The length of each target: the mean divides by it."""
         if self._sizes is None:
             if not isinstance(self.labels, list):
                 self._sizes = np.full(self.size, self.labels.shape[1])
             elif any(isinstance(target, ag.Graph) for target in self.labels):
                 raise ValueError(
-                    f"{op}: reduction 'mean' divides by the lengths of targets, but those of "
-                    "graphs are not known; pass target_lengths, or another reduction"
+                    f"{self._op}: reduction 'mean' divides by the lengths of targets, but graphs "
+                    "have none; pass target_lengths, or another reduction"
                 )
             else:
                 self._sizes = np.array([len(target) for target in self.labels], np.int64)
         return self._sizes
 
     def label_sequences(self) -> list[Any]:
-        """The same without graphs, for what can be done with labels only."""
+        """One label sequence per example; raise TypeError for a graph."""
         sequences = self.sequences()
         for i, target in enumerate(sequences):
             if isinstance(target, ag.Graph):
@@ -108,8 +108,8 @@ class Targets:
             for i, length in enumerate(self.lengths.tolist()):
                 if not 0 <= length <= most:
                     raise ValueError(
-                        f"{self._op}: a target length must be between 0 and {most}, but that of "
-                        f"example {i} is {length}"
+                        f"{self._op}: a target length must be between 0 and {most}, but for "
+                        f"example {i} it is {length}"
                     )
             if self.labels.ndim == 1 and self.lengths.sum() != self.labels.size:
                 raise ValueError(
@@ -126,7 +126,7 @@ class Targets:
 
 def _read(op: str, targets: Any) -> Any:
     if isinstance(targets, Tensor | np.ndarray):
-        array = ints(targets)
+        array = to_ints(targets)
         if array.ndim not in (1, 2):
             raise ValueError(
                 f"{op}: targets must have one dimension or two, but their shape is "
@@ -147,11 +147,11 @@ def _read(op: str, targets: Any) -> Any:
         if array.ndim != 1 or array.dtype.kind not in "iu":
             raise TypeError(f"{op}: targets must hold whole numbers, but they are {targets!r}")
         return array
-    return [target if isinstance(target, ag.Graph) else ints(target) for target in targets]
+    return [target if isinstance(target, ag.Graph) else to_ints(target) for target in targets]
 
 
 def _read_lengths(op: str, lengths: Any) -> Lengths:
-    array: Any = ints(lengths)
+    array: Any = to_ints(lengths)
     if not isinstance(array, np.ndarray):
         array = np.asarray(array)
     if array.ndim == 0:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import arcgrad as ag
 
-from ._bridge import graph
+from ._leaves import graph
 from ._parameters import check_fingerprint, fingerprint
 from ._targets import Targets
 from .decoding import best_labels
@@ -27,19 +27,19 @@ class ASGLoss(SequenceLoss):
 
     Args:
         num_tokens: The number of tokens.
-        repeats: Without a blank, "aa" looks like a longer "a". So up to this many further copies of
-            a token are spelled by a label of their own: ``num_tokens`` for one more copy,
+        repeats: Without a blank, "aa" cannot be told from a longer "a". So up to this many further
+            copies of a token have labels of their own: ``num_tokens`` for one more copy,
             ``num_tokens + 1`` for two, and so on.
-        garbage: Put a garbage label, the last one, before, between and after tokens.
+        garbage: Add a garbage label, the last one, which stands before, between and after tokens.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-        zero_infinity: Count infinite losses, of targets that do not fit, as 0.
+        zero_infinity: Count an infinite loss, of a target that does not fit, as 0.
         nan: ``"raise"`` or ``"propagate"``.
 
     Attributes:
         num_labels: The number of labels that emissions ``[B, T, num_labels]`` must have:
             ``num_tokens + repeats + garbage``.
-        transitions: The weights ``[num_labels + 1, num_labels]``. Row 0 has the scores of labels at
-            the start, row ``i + 1`` those of the labels that follow label ``i``.
+        transitions: The weights ``[num_labels + 1, num_labels]``. Row 0 holds the scores of labels
+            at the start, row ``i + 1`` the scores of labels after label ``i``.
 
     >>> import torch, arcgrad.torch as agt
     >>> loss = agt.ASGLoss(26, repeats=1)
@@ -73,7 +73,7 @@ class ASGLoss(SequenceLoss):
             else ag.tokens.Tokens.asg(self.num_labels)
         )
         self.transitions = nn.Parameter(torch.zeros(self.num_labels + 1, self.num_labels))
-        # Its arcs are in the order of the transitions.
+        # The order of its arcs is the order of the transitions.
         self._bigram = ag.ngram.dense_graph(self.num_labels, 2, calc_grad=False)
 
     def extra_repr(self) -> str:
@@ -88,11 +88,11 @@ class ASGLoss(SequenceLoss):
         return (self.transitions,)
 
     def get_extra_state(self) -> str:
-        """The fingerprint of the graph whose arcs the transitions belong to."""
+        """The fingerprint of the graph whose arcs have these weights."""
         return fingerprint(self._bigram)
 
     def set_extra_state(self, state: object) -> None:
-        """Refuses parameters of another graph."""
+        """Raise RuntimeError for parameters of another graph."""
         check_fingerprint("ASGLoss", self._bigram, state)
 
     def graphs(self, targets: Targets, *weights: Tensor) -> tuple[Graphs, Graphs | bool]:
@@ -131,7 +131,7 @@ class ASGLoss(SequenceLoss):
         return packed
 
     def unpack(self, labels: Sequence[int]) -> list[int]:
-        """The tokens that labels spell; a repeat label without a token before it means nothing."""
+        """The tokens that labels spell; a repeat label without a token before it is ignored."""
         tokens: list[int] = []
         for label in labels:
             if label < self.num_tokens:

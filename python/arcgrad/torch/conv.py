@@ -1,4 +1,4 @@
-"""A convolution whose kernels are graphs (equation 5 of the paper)."""
+"""A convolution layer whose kernels are graphs (equation 5 of the paper)."""
 
 from __future__ import annotations
 
@@ -12,49 +12,51 @@ from torch import Tensor, nn
 
 import arcgrad as ag
 
-from ._bridge import emissions, graph, tensor
+from ._function import tensor
+from ._leaves import emissions, graph
 from ._parameters import ChecksState, check_fingerprint, fingerprint
 from .sequence import least_frames
 
 Kernels = Sequence[ag.Graph] | Sequence[Sequence[int]] | Mapping[str, Any] | ag.lexicon.Lexicon
-"""Graphs or the labels of pieces, with their names where they have some."""
+"""Graphs, or the labels of word pieces, with or without names."""
 
 
 class ConvTransducer1d(ChecksState):
-    r"""A convolution with graphs for kernels, over one dimension (equation 5 of the paper).
+    r"""A one-dimensional convolution whose kernels are graphs (equation 5 of the paper).
 
     Output channel :math:`i` at position :math:`t` is the score of kernel :math:`K_i` composed with
-    the window of the input there, a linear graph :math:`R` with a label for each input channel:
+    the window of the input at :math:`t`: a linear graph with one label per input channel.
 
     .. math:: H'_{t, i} = \operatorname{logadd}_{p \in K_i \circ R(H_{st : st + k})} s(p)
 
-    Windows, strides, padding and dilation are those of :class:`torch.nn.Conv1d`, but channels come
-    last. Padding is zero, a score of 0 for every label. All kernels, windows and examples are one
-    fused call, and gradients go to the input and to the arcs, once or twice differentiated.
+    Windows, strides, padding and dilation are as in :class:`torch.nn.Conv1d`, but channels come
+    last. Padding is a score of 0 for every label. All kernels, windows and examples are computed in
+    one fused call. It is differentiable twice with respect to the input and the arc weights.
 
     Args:
         in_channels: The number of labels.
-        kernels: One for each output channel. As graphs: their output labels are matched, and their
-            weights are where learning begins. As a lexicon: the labels of each piece, which become
-            the alignments of ``tokens`` (Figure 3b), with weights of 0. A mapping names them, and
-            :class:`arcgrad.lexicon.Lexicon` spells pieces with all labels but the blank. Or a
-            function of ``in_channels`` that returns one of these.
+        kernels: One for each output channel. A graph matches the input by its output labels, and
+            its weights are the initial values of the parameter. A word piece is a sequence of
+            labels; its kernel is the graph of its alignments under ``tokens`` (Figure 3b), with
+            weights of 0. Word pieces are a list, a mapping from names, or an
+            :class:`arcgrad.lexicon.Lexicon`, whose graphemes are all labels but the blank. A
+            function of ``in_channels`` may return any of these.
         kernel_size: The number of frames of a window.
         stride: From the start of one window to that of the next.
         padding: Frames of zeros on both sides, or ``"valid"`` for none, or ``"same"`` for as many
             outputs as inputs.
         dilation: From one frame of a window to the next.
-        tokens: How frames spell the pieces of a lexicon; by default as in CTC with the blank 0.
-            ``Tokens.spike(in_channels)`` is for labels of a single frame,
-            ``Tokens(in_channels, blank="forced")`` for blanks that may not be missing.
-        learn: Whether the weights of arcs are a parameter; else they are kept as they are.
+        tokens: How frames spell word pieces; by default as in CTC with the blank 0. Labels last
+            a single frame with ``Tokens.spike(in_channels)``, and blanks between them are required
+            with ``Tokens(in_channels, blank="forced")``.
+        learn: Whether the weights of arcs are a parameter; else they are constant.
         viterbi: Take the score of the best path instead of the sum over all.
         scale: Divide scores by the kernel size (``"linear"``) or its square root (``"sqrt"``), so
             that they do not grow with it.
-        normalize: ``"pre"`` makes log-probabilities of the channels of each frame, and
-            probabilities of scores. ``"post"`` makes probabilities of the channels of each output.
-        floor: The least score there is, before ``normalize``. Without one, the score of a kernel
-            that accepts no path in a window is -inf. Its gradient is 0 in any case.
+        normalize: ``"pre"`` applies ``log_softmax`` to the input and ``exp`` to the scores,
+            ``"post"`` applies ``softmax`` to the scores.
+        floor: The least score, applied before ``normalize``. Without one, a kernel that matches no
+            path of a window has the score -inf. Its gradient is 0 in any case.
         batch_first: Whether tensors are ``[B, T, C]`` rather than ``[T, B, C]``.
         device: Where the weights are.
         dtype: The type of the weights.
@@ -63,12 +65,12 @@ class ConvTransducer1d(ChecksState):
         weight: The weights of all arcs, in the order of kernels, then of arcs.
 
     Raises:
-        ValueError: If an option is none, a label is not below ``in_channels``, or a kernel needs
+        ValueError: If an option is unknown, a label is not below ``in_channels``, or a kernel needs
             more frames than a window has.
 
     Called with the input ``[B, T, in_channels]`` (or ``[T, in_channels]`` for one example) and the
-    lengths of examples. What is beyond them counts as padding, so an output does not depend on the
-    rest of the batch; outputs beyond :meth:`output_lengths` are 0.
+    lengths of examples. Frames beyond them count as padding, so an output does not depend on the
+    rest of the batch. Outputs beyond :meth:`output_lengths` are 0.
 
     >>> import torch, arcgrad.torch as agt
     >>> pieces = {"a": [1], "ab": [1, 2], "ba": [2, 1], "aa": [1, 1]}
@@ -142,11 +144,11 @@ class ConvTransducer1d(ChecksState):
         return ", ".join([*parts, f"arcs={self.weight.numel()}"])
 
     def get_extra_state(self) -> str:
-        """The fingerprint of the kernels whose arcs the weights belong to."""
+        """The fingerprint of the kernels whose arcs have these weights."""
         return fingerprint(*self._kernels)
 
     def set_extra_state(self, state: object) -> None:
-        """Refuses weights of other kernels."""
+        """Raise RuntimeError for weights of other kernels."""
         check_fingerprint("ConvTransducer1d", self._kernels, state)
 
     def kernels(self) -> list[ag.Graph]:
@@ -155,14 +157,21 @@ class ConvTransducer1d(ChecksState):
             return [kernel.detach() for kernel in graph(self._kernels, self.weight)]
 
     def output_lengths(self, lengths: Any) -> Tensor:
-        """The lengths of outputs for those of inputs, as of a convolution."""
+        """The lengths of the outputs for inputs of these lengths."""
         span = self.dilation * (self.kernel_size - 1) + 1
         room = torch.as_tensor(lengths) + (sum(self._pads) - span)
         return (torch.div(room, self.stride, rounding_mode="floor") + 1).clamp_min(0)
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]  # one clean break
     def forward(self, x: Tensor, lengths: Any = None) -> Tensor:
         """The scores of all kernels on all windows; see the class."""
+        if torch.compiler.is_compiling():
+            from ._compiled import forward_eagerly
+
+            out: Tensor = forward_eagerly(self, x, lengths)
+            return out
+        return self._forward(x, lengths)
+
+    def _forward(self, x: Tensor, lengths: Any) -> Tensor:
         if x.dim() not in (2, 3) or x.shape[-1] != self.in_channels:
             order = "[B, T, C]" if self.batch_first else "[T, B, C]"
             raise ValueError(
@@ -221,7 +230,7 @@ class ConvTransducer1d(ChecksState):
 
 
 def _size(name: str, value: Any, least: int) -> int:
-    """A number, or a tuple of one as torch also takes it."""
+    """A number, or a tuple with one number as torch also takes it."""
     if isinstance(value, tuple) and len(value) == 1:
         value = value[0]
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
@@ -256,7 +265,7 @@ def _pads(padding: str | int, kernel_size: int, stride: int, dilation: int) -> t
 
 
 def _zero_beyond(x: Tensor, sizes: Tensor) -> Tensor:
-    """A batch ``[B, T, C]`` with zeros where examples have ended."""
+    """A batch ``[B, T, C]`` with zeros beyond the lengths."""
     count, frames = x.shape[:2]
     if len(sizes) != count:
         raise ValueError(
@@ -303,8 +312,8 @@ def _make_kernels(
         graphs = [_explicit(item) for item in items]
     elif any(are_graphs):
         raise ValueError(
-            "ConvTransducer1d: kernels must be graphs or pieces, but some are the one and some the "
-            "other"
+            "ConvTransducer1d: kernels must be all graphs or all word pieces, but both kinds are "
+            "given"
         )
     else:
         graphs = _align(in_channels, items, tokens, name)
@@ -325,7 +334,7 @@ def _make_kernels(
 
 
 def _explicit(kernel: ag.Graph) -> ag.Graph:
-    """The same arcs in arrays, also if they were given by a formula."""
+    """A copy with stored arcs: a dense linear graph has none."""
     src, dst, ilabel, olabel, weight = kernel.arcs()
     return ag.Graph.from_arrays(
         src,
@@ -343,15 +352,15 @@ def _explicit(kernel: ag.Graph) -> ag.Graph:
 def _spellings(
     in_channels: int, lexicon: ag.lexicon.Lexicon, tokens: ag.tokens.Tokens | None
 ) -> dict[str, list[int]]:
-    """The labels of each piece: graphemes are all labels but the blank, in their order."""
+    """The labels of each word piece. Graphemes are all labels but the blank, in their order."""
     tokens = tokens or ag.tokens.Tokens.ctc(in_channels)
     blank = None if tokens.blank == "none" else tokens.blank_label
     labels = [label for label in range(in_channels) if label != blank]
     if len(labels) != len(lexicon.graphemes):
         raise ValueError(
             f"ConvTransducer1d: there must be one label for each of the {len(lexicon.graphemes)} "
-            f"graphemes of the lexicon, beside that of a blank, but there are {in_channels} input "
-            "channels"
+            f"graphemes of the lexicon, and one for the blank if any, but there are {in_channels} "
+            "input channels"
         )
     label_of = dict(zip(lexicon.graphemes, labels, strict=True))
     return {piece: [label_of[grapheme] for grapheme in piece] for piece in lexicon.pieces}
@@ -363,7 +372,7 @@ def _align(
     tokens: ag.tokens.Tokens | None,
     name: Callable[[int], str],
 ) -> list[ag.Graph]:
-    """The frames that spell each piece."""
+    """The graph of the frames that spell each word piece."""
     tokens = tokens or ag.tokens.Tokens.ctc(in_channels)
     if tokens.num_labels != in_channels:
         raise ValueError(
@@ -375,7 +384,7 @@ def _align(
         for label in piece:
             if not 0 <= label < in_channels or label == blank:
                 raise ValueError(
-                    f"ConvTransducer1d: a piece must consist of labels below {in_channels} other "
-                    f"than the blank, but piece {name(i)} has the label {label}"
+                    f"ConvTransducer1d: the labels of a word piece must be below {in_channels} and "
+                    f"not the blank, but piece {name(i)} has the label {label}"
                 )
     return ag.tokens.alignment_graph(tokens, [[int(label) for label in p] for p in pieces])

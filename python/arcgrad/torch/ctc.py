@@ -1,4 +1,4 @@
-"""Connectionist temporal classification, as torch has it."""
+"""Connectionist temporal classification (CTC) with the arguments of torch's."""
 
 from __future__ import annotations
 
@@ -10,23 +10,22 @@ from torch import Tensor
 
 import arcgrad as ag
 
-from ._compiled import compiled_losses
 from ._targets import Targets
-from .sequence import Graphs, Reduction, SequenceLoss, check_options, reduce
+from .sequence import Graphs, Reduction, SequenceLoss, check_options
 
 
 class CTCLoss(SequenceLoss):
     r"""A drop-in for :class:`torch.nn.CTCLoss`: faster, more accurate, twice differentiable.
 
-    It takes the arguments of torch's and returns the same values. The gradient is the true one with
-    respect to the input: minus the posteriors of the labels. (That of torch is the gradient with
-    respect to the logits, and right only after a ``log_softmax``, where both agree.)
+    It takes the arguments of torch's and returns the same values. Its gradient is exact with
+    respect to the input: minus the posteriors of the labels. (Torch returns the gradient with
+    respect to the logits. The two agree after a ``log_softmax``, and only there.)
 
     Args:
         blank: The label of the blank.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-        zero_infinity: Count infinite losses, of targets that do not fit, as 0.
-        from_logits: The input are scores of any size, and the ``log_softmax`` is part of the loss.
+        zero_infinity: Count an infinite loss, of a target that does not fit, as 0.
+        from_logits: Apply ``log_softmax`` to the input as part of the loss.
         nan: ``"raise"`` for NaN or +inf in the input, or ``"propagate"`` as torch does.
 
     Called with the input ``[T, B, C]`` or ``[T, C]``, targets (padded ``[B, S]`` or concatenated),
@@ -60,7 +59,7 @@ class CTCLoss(SequenceLoss):
         return f"blank={self.blank}, {super().extra_repr()}, from_logits={self.from_logits}"
 
     def graphs(self, targets: Targets, *weights: Tensor) -> tuple[Graphs, Graphs | bool]:
-        """The alignments of targets; the normalizer are the emissions, or there is none."""
+        """The alignments of targets, and whether the loss is normalized over all paths."""
         alignments = ag.tokens.ctc_graph(
             targets.labels, self.blank, lengths=targets.lengths, num_labels=targets.num_labels
         )
@@ -72,7 +71,6 @@ def _loss(blank: int, from_logits: bool, nan: Any) -> CTCLoss:
     return CTCLoss(blank, from_logits=from_logits, nan=nan)
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def _handle(blank: int, from_logits: bool, nan: Any) -> int:
     return _loss(blank, from_logits, nan)._handle
 
@@ -89,17 +87,17 @@ def ctc_loss(
     from_logits: bool = False,
     nan: Literal["raise", "propagate"] = "raise",
 ) -> Tensor:
-    """A drop-in for :func:`torch.nn.functional.ctc_loss`; :class:`CTCLoss` says what it does.
+    """A drop-in for :func:`torch.nn.functional.ctc_loss`; :class:`CTCLoss` has the details.
 
     Args:
-        log_probs: Log-probabilities ``[T, B, C]`` or ``[T, C]``, or scores if ``from_logits``.
+        log_probs: Log-probabilities ``[T, B, C]`` or ``[T, C]``; any scores with ``from_logits``.
         targets: Labels, padded ``[B, S]`` or concatenated in one dimension.
         input_lengths: The number of frames of each example.
         target_lengths: The number of labels of each target.
         blank: The label of the blank.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-        zero_infinity: Count infinite losses, of targets that do not fit, as 0.
-        from_logits: Whether the ``log_softmax`` is part of the loss.
+        zero_infinity: Count an infinite loss, of a target that does not fit, as 0.
+        from_logits: Apply ``log_softmax`` to the input as part of the loss.
         nan: ``"raise"`` for NaN or +inf in the input, or ``"propagate"``.
 
     Returns:
@@ -114,11 +112,9 @@ def ctc_loss(
     >>> loss.backward()
     """
     check_options("ctc_loss", reduction, nan)
+    call = log_probs, targets, input_lengths, target_lengths, (), reduction, zero_infinity
     if torch.compiler.is_compiling():
-        losses, sizes = compiled_losses(
-            _handle(blank, from_logits, nan), log_probs, targets, input_lengths, target_lengths, ()
-        )
-        return reduce(losses, sizes, reduction, zero_infinity)
-    return _loss(blank, from_logits, nan)._reduced(
-        log_probs, targets, input_lengths, target_lengths, reduction, zero_infinity
-    )
+        from ._compiled import compiled_loss, constant
+
+        return compiled_loss(constant(_handle, blank, from_logits, nan), *call)
+    return _loss(blank, from_logits, nan)._compute(*call)

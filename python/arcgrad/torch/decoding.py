@@ -1,4 +1,4 @@
-"""What a trained model says: best label sequences, alignments, and search through graphs."""
+"""Decoding: best label sequences, forced alignment, and beam search."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from torch import Tensor
 
 import arcgrad as ag
 
-from ._bridge import _borrow
+from ._leaves import borrow
 from ._targets import Targets
 
 
 class TokenSpan(NamedTuple):
-    """Where a token of a target lies: frames from ``start`` up to ``end``, which is not included.
+    """The frames of a token of a target, from ``start`` up to but not including ``end``.
 
-    ``score`` is the mean of the token's emissions over its frames.
+    ``score`` is the mean of the token's emissions over these frames.
 
     >>> import arcgrad.torch as agt
     >>> span = agt.TokenSpan(token=3, start=2, end=5, score=-0.1)
@@ -46,7 +46,7 @@ class Hypothesis(NamedTuple):
 
 
 def _spells_everything(tokens: ag.tokens.Tokens) -> bool:
-    """Whether every sequence of frames spells some tokens."""
+    """Whether every sequence of frames spells a sequence of tokens."""
     limits = (tokens.min_frames, tokens.max_frames, tokens.min_blanks, tokens.max_blanks)
     return tokens.blank != "forced" and limits == (1, None, 0, None) and not tokens.overrides
 
@@ -60,8 +60,8 @@ def _num_labels(op: str, emissions: Tensor) -> int:
 def _check_labels(op: str, emissions: Tensor, tokens: ag.tokens.Tokens) -> None:
     if emissions.dim() and emissions.shape[-1] != tokens.num_labels:
         raise ValueError(
-            f"{op}: emissions must have {tokens.num_labels} labels, as many as the tokens know, "
-            f"but they have {emissions.shape[-1]}"
+            f"{op}: emissions must have {tokens.num_labels} labels, as the tokens have, but they "
+            f"have {emissions.shape[-1]}"
         )
 
 
@@ -72,8 +72,8 @@ def best_labels(
     tokens: ag.tokens.Tokens,
     transitions: ag.Graph | None,
 ) -> list[list[int]]:
-    """The tokens that the best path of each example spells; none if there is no path."""
-    # Frames may be cut into equal tokens in several ways; collapse has one rule for that.
+    """The tokens that the best path of each example spells; empty without a path."""
+    # Paths with the same frames may differ in their tokens; collapse always chooses the same.
     return [
         [] if frames is None else tokens.collapse(frames)
         for frames in best_frames(op, emissions, lengths, tokens, transitions)
@@ -99,7 +99,7 @@ def best_frames(
             if transitions is not None:
                 graph = ag.compose(transitions, graph)
         assert graph is not None
-        paths = ag.viterbi_path(ag.compose(_borrow(op, emissions, lengths, True), graph))
+        paths = ag.viterbi_path(ag.compose(borrow(op, emissions, lengths, True), graph))
         return [_labels(path.ilabels()) if path.num_nodes() else None for path in paths]
 
 
@@ -109,9 +109,9 @@ def _labels(labels: Any) -> list[int]:
 
 
 def _best_of_each_frame(op: str, emissions: Tensor, lengths: Any) -> list[list[int] | None]:
-    """The best label of each frame, the smallest if there are several; None without a path."""
+    """The best label of each frame, the smallest among equal ones; None without a path."""
     found: list[list[int] | None] = []
-    for i, graph in enumerate(_borrow(op, emissions, lengths, True, is_final=True)):
+    for i, graph in enumerate(borrow(op, emissions, lengths, True, is_final=True)):
         frames = np.asarray(graph.weights_view())
         if frames.size == 0:
             found.append(None if frames.shape[0] else [])
@@ -172,12 +172,12 @@ def forced_align(
     transitions: ag.Graph | None = None,
     blank: int = 0,
 ) -> list[list[TokenSpan]]:
-    """When each token of a target was said or written: the best alignment of each example.
+    """The best alignment of each example: the frames of every token of its target.
 
     Args:
         emissions: Scores ``[B, T, C]`` or ``[T, C]``, most often log-probabilities.
         targets: Padded ``[B, S]``, concatenated, or a list of label sequences. A target may also be
-            an acceptor of several sequences, such as :func:`arcgrad.lexicon.decompositions` makes;
+            an acceptor of several sequences, such as from :func:`arcgrad.lexicon.decompositions`;
             the best of them is aligned.
         lengths: The number of frames of each example.
         target_lengths: The number of labels of each target.
@@ -216,7 +216,7 @@ def forced_align(
                 f"arc of target {i} differ; use project_input"
             )
     with torch.no_grad(), ag.no_grad():
-        graphs = _borrow(op, emissions, lengths, True)
+        graphs = borrow(op, emissions, lengths, True)
         alignments = ag.tokens.alignment_graph(tokens, acceptors, outputs=True)
         if transitions is not None:
             alignments = ag.compose(transitions, alignments)
@@ -227,7 +227,7 @@ def forced_align(
 def _spans(path: ag.Graph, emissions: ag.Graph) -> list[TokenSpan]:
     frames, outputs = path.ilabels(), path.olabels()
     is_frame = frames != ag.epsilon
-    # An alignment puts out each token at its first frame.
+    # An alignment has each token as the output label of its first frame.
     is_begin = outputs != ag.epsilon
     begins = (np.cumsum(is_frame) - 1)[is_begin].tolist()
     frames = frames[is_frame].tolist()
@@ -253,24 +253,24 @@ def beam_search(
     nbest: int | None = None,
     blank: int = 0,
 ) -> Any:
-    """Searches a graph for the best outputs: a lexicon, a language model, or both composed.
+    """Beam search for the best outputs of a graph: a lexicon, a language model, or both composed.
 
     Args:
         emissions: Scores ``[B, T, C]`` or ``[T, C]``.
-        graph: A graph whose input labels are those of the emissions, or one per example. By default
-            the token graph of CTC with ``blank``. It may have cycles and epsilon arcs.
+        graph: A graph whose input labels are labels of the emissions, or one per example. By
+            default the token graph of CTC with ``blank``. It may have cycles and epsilon arcs.
         lengths: The number of frames of each example.
-        beam: Nodes that are so much worse than the best of their frame are dropped.
-        max_active: At most so many nodes are kept at each frame.
-        prune: Arcs of the result on no path within this of the best are dropped.
-        nbest: How many different outputs to return. By default the search returns lattices.
+        beam: Nodes whose score is this much below the best of their frame are pruned.
+        max_active: The largest number of nodes to keep at each frame.
+        prune: Arcs of the lattice whose best path is this much below the best path are pruned.
+        nbest: The number of different outputs to return. By default the search returns lattices.
         blank: The label of the blank, if no graph is given.
 
     Returns:
         With ``nbest``, for each example a list of :class:`Hypothesis`, best first. Otherwise a
-        lattice for each example: a graph of all paths that survived, which can be rescored,
-        intersected and differentiated. Nothing survives if the beam is too narrow: then the list
-        or the lattice is empty. With the default beam the best result is that of the exact search.
+        lattice for each example: the graph of all paths that were not pruned, which can be
+        rescored, intersected and differentiated. If the beam is so narrow that no path is left, the
+        list or the lattice is empty. With the default beam the search is exact.
 
     >>> import torch, arcgrad.torch as agt
     >>> x = torch.eye(4)[torch.tensor([[1, 1, 0, 1, 2]])].mul(5)
@@ -280,7 +280,7 @@ def beam_search(
     op = "beam_search"
     if graph is None:
         graph = ag.tokens.Tokens.ctc(_num_labels(op, emissions), blank).graph()
-    graphs = _borrow(op, emissions, lengths, True)
+    graphs = borrow(op, emissions, lengths, True)
     lattices = ag.beam_search(graph, graphs, beam=beam, max_active=max_active, lattice_beam=prune)
     if nbest is None:
         return lattices

@@ -1,11 +1,12 @@
-"""Sequence losses: the difference of two forward scores."""
+"""Sequence losses: the difference of two forward scores.
+
+:class:`SequenceLoss` is the base of all losses; each of them says which graphs it compares.
+"""
 
 from __future__ import annotations
 
 import itertools
-import weakref
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -14,8 +15,9 @@ from torch import Tensor
 
 import arcgrad as ag
 
-from ._bridge import _borrow, sum_tensor, tensor
-from ._compiled import compiled_losses
+from . import _registry
+from ._function import Floats, losses_tensor
+from ._leaves import borrow
 from ._parameters import ChecksState
 from ._targets import Targets
 
@@ -25,7 +27,7 @@ Graphs = ag.Graph | Sequence[ag.Graph]
 
 
 def check_options(op: str, reduction: str, nan: str) -> None:
-    """Raises for a reduction or a way with NaN that there is not."""
+    """Raise ValueError for an unknown `reduction` or `nan`."""
     if reduction not in ("none", "sum", "mean"):
         raise ValueError(
             f"{op}: the reduction must be 'none', 'sum' or 'mean', but it is {reduction!r}"
@@ -34,96 +36,20 @@ def check_options(op: str, reduction: str, nan: str) -> None:
         raise ValueError(f"{op}: nan must be 'raise' or 'propagate', but it is {nan!r}")
 
 
-def loss_graphs(
-    emissions: list[ag.Graph], alignments: Graphs, normalizer: Graphs | bool
-) -> list[ag.Graph]:
-    """Equation 1 of the paper, negated, for a batch: log-sum over Z minus log-sum over A."""
-    for name, graphs in (("alignments", alignments), ("normalizers", normalizer)):
-        if isinstance(graphs, list) and len(graphs) not in (1, len(emissions)):
-            raise ValueError(
-                f"intersect: there must be one graph of {name} per example, {len(emissions)} in "
-                f"all, but there are {len(graphs)}"
-            )
-    if isinstance(normalizer, bool):
-        return ag.sequence_loss(alignments, emissions, normalizer)
-    scores = ag.forward_score(ag.intersect(alignments, emissions))
-    return ag.subtract(ag.forward_score(ag.intersect(normalizer, emissions)), scores)
-
-
-def mask_bad(
-    x: Tensor, lengths: Any, batch_dim: int, losses: Callable[[Tensor], Tensor]
-) -> Tensor | None:
-    """The losses with NaN for examples with NaN or +inf, and in their gradients; None without."""
-    by_example = (x.unsqueeze(batch_dim) if x.dim() == 2 else x).movedim(batch_dim, 0)
-    bad = (by_example.isnan() | by_example.isposinf()).any(-1)
-    if lengths is not None:
-        counts = torch.as_tensor(lengths, device=x.device).reshape(-1, 1)
-        bad &= torch.arange(bad.shape[1], device=x.device) < counts
-    bad = bad.any(-1)
-    if not bad.any():
-        return None
-    shape = [1] * x.dim()
-    if x.dim() == 3:
-        shape[batch_dim] = -1
-    clean = torch.where(bad.view(shape), 0.0, x)
-    # Multiplied by 0 and then by NaN, so that the gradient of every entry is NaN as well.
-    touched = torch.where(bad, (by_example * 0.0).sum((1, 2)), 0.0)
-    return (losses(clean) + touched) * torch.where(bad, torch.nan, 1.0)
-
-
-def reduce(
-    losses: Tensor, sizes: Callable[[], Tensor], reduction: str, zero_infinity: bool
-) -> Tensor:
-    """One number for a batch, as torch does it: ``mean`` divides by target lengths first."""
-    if zero_infinity:
-        losses = torch.where(losses == torch.inf, 0.0, losses)
-    if reduction == "none":
-        return losses
-    if reduction == "sum":
-        return losses.sum()
-    scale = 1.0 / (len(losses) * sizes().clamp_min(1))
-    return torch.dot(losses, scale.to(losses))
-
-
-def _sizes(op: str, targets: Targets) -> Tensor:
-    return torch.from_numpy(targets.sizes(op))
-
-
-def _need_grad(*graphs: Graphs | bool) -> bool:
-    lists = [g if isinstance(g, list) else [g] for g in graphs]
-    return any(isinstance(g, ag.Graph) and g.calc_grad for g in itertools.chain(*lists))
-
-
-def _result_type(emissions: Tensor) -> torch.dtype:
-    return torch.float64 if emissions.dtype is torch.float64 else torch.float32
-
-
-_handles = itertools.count()
-_losses: weakref.WeakValueDictionary[int, SequenceLoss] = weakref.WeakValueDictionary()
-
-
-def find_loss(handle: int) -> SequenceLoss:
-    """The loss of a handle, which stands for it in compiled programs."""
-    if handle not in _losses:
-        raise RuntimeError("SequenceLoss: a compiled program uses a loss that no longer exists")
-    return _losses[handle]
-
-
 class SequenceLoss(ChecksState):
     r"""The negative log-likelihood of targets under two graphs (equation 1 of the paper).
 
     .. math:: \log\sum_{p \in Z_X} e^{s(p)} - \log\sum_{p \in A_{X,y}} e^{s(p)}
 
-    Both are intersected with the emissions here. Give the graphs, or functions that make them; or
-    write a subclass with the method :meth:`graphs`.
+    Both graphs are intersected with the emissions here. Pass the graphs, or functions that make
+    them; or write a subclass with the method :meth:`graphs`.
 
     Args:
         alignments: The paths that spell a target: a function of a list of targets that returns a
             list of graphs, or a graph or list of graphs for every call.
-        normalizer: The paths of the normalizer: ``"emissions"`` for all of them, so that emissions
-            may be any scores; None if emissions are log-probabilities already; a graph; or a
-            function without arguments that returns one. Every path of the alignments must be one of
-            these.
+        normalizer: The paths of the normalizer: ``"emissions"`` for all paths, so that emissions
+            may be any scores; None if emissions are log-probabilities; a graph; or a function
+            without arguments that returns one. It must contain every path of the alignments.
         reduction: ``"mean"`` (divide each loss by the length of its target, then take the mean, as
             torch does), ``"sum"`` or ``"none"``.
         zero_infinity: Count a loss that is infinite, because no alignment fits, as 0. Its gradient
@@ -165,18 +91,14 @@ class SequenceLoss(ChecksState):
             )
         self._alignments, self._normalizer = alignments, normalizer
         self.reduction, self.zero_infinity, self.nan = reduction, zero_infinity, nan
-        self._enroll()
+        self._handle = _registry.register(self)
 
     def _name(self) -> str:
         return type(self).__name__
 
-    def _enroll(self) -> None:
-        self._handle = next(_handles)
-        _losses[self._handle] = self
-
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
-        self._enroll()
+        self._handle = _registry.register(self)
 
     def extra_repr(self) -> str:
         """The options, as modules of torch print them."""
@@ -205,8 +127,50 @@ class SequenceLoss(ChecksState):
         return alignments, normalizer() if callable(normalizer) else normalizer
 
     def emissions(self, scores: Tensor, targets: Targets) -> Tensor:
-        """What the graphs are intersected with; the scores as they are by default."""
+        """What the graphs are intersected with; by default the scores unchanged."""
         return scores
+
+    def losses(
+        self, emissions: Tensor, targets: Any, lengths: Any, target_lengths: Any, *weights: Tensor
+    ) -> Tensor:
+        """The loss of each example ``[B]``, given what :meth:`weights` returns."""
+        read = self._read(emissions, targets, target_lengths)
+        return self._score(emissions, read, lengths, weights, None, False)
+
+    def forward(
+        self, emissions: Tensor, targets: Any, lengths: Any = None, target_lengths: Any = None
+    ) -> Tensor:
+        """The loss of a batch; see the class for the forms of the arguments."""
+        call = emissions, targets, lengths, target_lengths, self.weights()
+        if torch.compiler.is_compiling():
+            from ._compiled import compiled_loss
+
+            return compiled_loss(self._handle, *call, self.reduction, self.zero_infinity)
+        return self._compute(*call, self.reduction, self.zero_infinity)
+
+    def _compute(
+        self,
+        emissions: Tensor,
+        targets: Any,
+        lengths: Any,
+        target_lengths: Any,
+        weights: tuple[Tensor, ...],
+        reduction: str,
+        zero_infinity: bool,
+    ) -> Tensor:
+        """The reduced loss of a batch. Every call of a loss ends here, eager or compiled."""
+        read = self._read(emissions, targets, target_lengths)
+        if not read.size:
+            # Zero, but with a gradient: a process without examples takes part in the all-reduce.
+            zero = (emissions * 0.0).sum()
+            for weight in weights:
+                zero = zero + (weight * 0.0).sum()
+            if reduction == "none":
+                return emissions.sum((1, 2) if self.batch_first else (0, 2))
+            return zero if reduction == "sum" else zero / 0.0
+        factors = _factors(reduction, read)
+        out = self._score(emissions, read, lengths, weights, factors, zero_infinity)
+        return out[0] if emissions.dim() == 2 and reduction == "none" else out
 
     def _read(self, emissions: Tensor, targets: Any, target_lengths: Any) -> Targets:
         shape = emissions.shape
@@ -216,88 +180,49 @@ class SequenceLoss(ChecksState):
                 f"{self._name()}: the input must be {order} or [T, C], but it is {list(shape)}"
             )
         batch = shape[0 if self.batch_first else 1] if len(shape) == 3 else 1
-        dtype = np.float64 if _result_type(emissions) is torch.float64 else np.float32
+        dtype = np.float64 if emissions.dtype is torch.float64 else np.float32
         return Targets(self._name(), targets, target_lengths, batch, shape[-1], dtype)
 
     def _score(
-        self, emissions: Tensor, targets: Targets, lengths: Any, weights: tuple[Tensor, ...]
-    ) -> list[ag.Graph]:
-        alignments, normalizer = self.graphs(targets, *weights)
-        graphs = _borrow(
-            self._name(),
-            self.emissions(emissions, targets),
-            lengths,
-            self.batch_first,
-            is_final=not emissions.requires_grad and not _need_grad(alignments, normalizer),
-        )
-        return loss_graphs(graphs, alignments, normalizer)
-
-    def losses(
-        self, emissions: Tensor, targets: Any, lengths: Any, target_lengths: Any, *weights: Tensor
-    ) -> Tensor:
-        """The loss of each example ``[B]``, given what :meth:`weights` returns."""
-        read = self._read(emissions, targets, target_lengths)
-
-        def compute(x: Tensor) -> Tensor:
-            losses = tensor(self._score(x, read, lengths, weights), dtype=_result_type(emissions))
-            # The difference of two impossible scores; without any path a loss is infinite.
-            is_none = losses.isnan()
-            return torch.where(is_none, torch.inf, losses) if is_none.any() else losses
-
-        try:
-            return compute(emissions)
-        except ValueError:
-            masked = None
-            if self.nan == "propagate":
-                masked = mask_bad(emissions, lengths, 0 if self.batch_first else 1, compute)
-            if masked is None:
-                raise
-            return masked
-
-    def forward(
-        self, emissions: Tensor, targets: Any, lengths: Any = None, target_lengths: Any = None
-    ) -> Tensor:
-        """The loss of a batch; see the class for the forms of the arguments."""
-        return self._reduced(
-            emissions, targets, lengths, target_lengths, self.reduction, self.zero_infinity
-        )
-
-    def _reduced(
         self,
         emissions: Tensor,
-        targets: Any,
+        targets: Targets,
         lengths: Any,
-        target_lengths: Any,
-        reduction: str,
+        weights: tuple[Tensor, ...],
+        factors: Floats | None,
         zero_infinity: bool,
     ) -> Tensor:
-        weights = self.weights()
-        if torch.compiler.is_compiling():
-            losses, sizes = compiled_losses(
-                self._handle, emissions, targets, lengths, target_lengths, weights
-            )
-            out = reduce(losses, sizes, reduction, zero_infinity)
-            return out[0] if emissions.dim() == 2 and reduction == "none" else out
-        read = self._read(emissions, targets, target_lengths)
-        if not read.size:
-            # With a gradient, so that a process without examples takes part in its exchange.
-            nothing = (emissions * 0.0).sum()
-            for weight in weights:
-                nothing = nothing + (weight * 0.0).sum()
-            if reduction == "none":
-                return emissions.sum((1, 2) if self.batch_first else (0, 2))
-            return nothing if reduction == "sum" else nothing / 0.0
-        if reduction != "none" and self.nan == "raise":
-            return sum_tensor(
-                self._score(emissions, read, lengths, weights),
-                read.sizes(self._name()) if reduction == "mean" else None,
-                zero_infinity,
-                _result_type(emissions),
-            )
-        losses = self.losses(emissions, targets, lengths, target_lengths, *weights)
-        sizes = partial(_sizes, self._name(), read)
-        out = reduce(losses, sizes, reduction, zero_infinity)
-        return out[0] if emissions.dim() == 2 and reduction == "none" else out
+        """The losses ``[B]``, or with a factor for each of them their weighted sum ``[]``."""
+        try:
+            return self._fused(emissions, targets, lengths, weights, factors, zero_infinity)
+        except ValueError:
+            batch_dim = 0 if self.batch_first else 1
+            if self.nan == "raise" or not (bad := _find_bad(emissions, lengths, batch_dim)).any():
+                raise
+        clean, touched, nan = _mask_bad(emissions, bad, batch_dim)
+        losses = self._fused(clean, targets, lengths, weights, None, zero_infinity)
+        losses = (losses + touched) * nan
+        if factors is None:
+            return losses
+        return torch.dot(losses, torch.from_numpy(factors).to(losses))
+
+    def _fused(
+        self,
+        emissions: Tensor,
+        targets: Targets,
+        lengths: Any,
+        weights: tuple[Tensor, ...],
+        factors: Floats | None,
+        zero_infinity: bool,
+    ) -> Tensor:
+        """The same without NaN or +inf in the emissions: one entry of torch's tape."""
+        name = self._name()
+        alignments, normalizer = self.graphs(targets, *weights)
+        is_final = not emissions.requires_grad and not _need_grad(alignments, normalizer)
+        scores = self.emissions(emissions, targets)
+        graphs = borrow(name, scores, lengths, self.batch_first, is_final=is_final)
+        losses = _loss_graphs(name, graphs, alignments, normalizer)
+        return losses_tensor(losses, factors, zero_infinity, emissions)
 
     def explain_infeasible(
         self, emissions: Tensor, targets: Any, lengths: Any = None, target_lengths: Any = None
@@ -309,10 +234,11 @@ class SequenceLoss(ChecksState):
         >>> loss.explain_infeasible(torch.zeros(2, 3, 4), [[1, 1], [1, 2, 2]])
         {1: 'the target needs at least 4 frames, but there are 3'}
         """
+        read = self._read(emissions, targets, target_lengths)
         with torch.no_grad():
             weights = self.weights()
-            losses = self.losses(emissions, targets, lengths, target_lengths, *weights)
-            alignments, _ = self.graphs(self._read(emissions, targets, target_lengths), *weights)
+            losses = self._score(emissions, read, lengths, weights, None, False)
+            alignments, _ = self.graphs(read, *weights)
         shape = emissions.shape if emissions.dim() == 3 else (1, *emissions.shape)
         frames = shape[1] if self.batch_first or emissions.dim() == 2 else shape[0]
         counts = [frames] * len(losses)
@@ -325,8 +251,66 @@ class SequenceLoss(ChecksState):
         }
 
 
+def _factors(reduction: str, targets: Targets) -> Floats | None:
+    """The weight of each loss in the sum that a reduction is; None if it keeps them apart."""
+    if reduction == "none":
+        return None
+    if reduction == "sum":
+        return np.ones(targets.size)
+    return 1.0 / (np.maximum(targets.sizes(), 1) * targets.size)
+
+
+def _loss_graphs(
+    op: str, emissions: list[ag.Graph], alignments: Graphs, normalizer: Graphs | bool
+) -> list[ag.Graph]:
+    """Equation 1 of the paper, negated, for a batch: log-sum over Z minus log-sum over A."""
+    for name, graphs in (("alignments", alignments), ("normalizers", normalizer)):
+        if isinstance(graphs, list) and len(graphs) not in (1, len(emissions)):
+            raise ValueError(
+                f"{op}: there must be one graph of {name} per example, {len(emissions)} in all, "
+                f"but there are {len(graphs)}"
+            )
+    if isinstance(normalizer, bool):
+        return ag.sequence_loss(alignments, emissions, normalizer)
+    scores = ag.forward_score(ag.intersect(alignments, emissions))
+    return ag.subtract(ag.forward_score(ag.intersect(normalizer, emissions)), scores)
+
+
+def _need_grad(*graphs: Graphs | bool) -> bool:
+    lists = [g if isinstance(g, list) else [g] for g in graphs]
+    return any(isinstance(g, ag.Graph) and g.calc_grad for g in itertools.chain(*lists))
+
+
+def _by_example(x: Tensor, batch_dim: int) -> Tensor:
+    return (x.unsqueeze(batch_dim) if x.dim() == 2 else x).movedim(batch_dim, 0)
+
+
+def _find_bad(x: Tensor, lengths: Any, batch_dim: int) -> Tensor:
+    """Which examples have NaN or +inf within their lengths."""
+    by_example = _by_example(x, batch_dim)
+    bad = (by_example.isnan() | by_example.isposinf()).any(-1)
+    if lengths is not None:
+        counts = torch.as_tensor(lengths, device=x.device).reshape(-1, 1)
+        bad &= torch.arange(bad.shape[1], device=x.device) < counts
+    return bad.any(-1)
+
+
+def _mask_bad(x: Tensor, bad: Tensor, batch_dim: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The input with zeros for bad examples, and what makes their losses and gradients NaN.
+
+    With the losses of that input, ``(losses + second) * third`` are the losses: the gradient of
+    every entry of a bad example is then NaN too.
+    """
+    shape = [1] * x.dim()
+    if x.dim() == 3:
+        shape[batch_dim] = -1
+    clean = torch.where(bad.view(shape), 0.0, x)
+    touched = torch.where(bad, (_by_example(x, batch_dim) * 0.0).sum((1, 2)), 0.0)
+    return clean, touched, torch.where(bad, torch.nan, 1.0)
+
+
 def least_frames(graphs: Sequence[ag.Graph]) -> list[float]:
-    """How many frames each graph needs whose output labels are matched; inf if it has no path."""
+    """The least frames of any path of each graph, by its output labels; inf without a path."""
     steps = [
         ag.Graph.from_arrays(
             graph.src_nodes(),
@@ -344,13 +328,10 @@ def least_frames(graphs: Sequence[ag.Graph]) -> list[float]:
 
 
 def _explain(alignments: ag.Graph, num_frames: int) -> str:
-    """Why no path of the alignments fits emissions of so many frames."""
+    """Why no path of the alignments fits emissions of this length."""
     (shortest,) = least_frames([alignments])
     if shortest == np.inf:
         return "the target has no alignment at all"
     if shortest > num_frames:
         return f"the target needs at least {shortest:.0f} frames, but there are {num_frames}"
-    return (
-        "every alignment meets a score of -inf, or has another number of frames than the "
-        f"{num_frames} there are"
-    )
+    return f"every alignment has a score of -inf, or its length is not {num_frames} frames"

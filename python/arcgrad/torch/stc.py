@@ -1,4 +1,4 @@
-"""Star temporal classification (STC): targets in which labels are missing."""
+"""Star temporal classification (STC), for targets in which labels are missing."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from torch import Tensor
 
 import arcgrad as ag
 
-from ._bridge import to_host
+from ._leaves import to_host
 from ._targets import Targets
 from .sequence import Graphs, Reduction, SequenceLoss
 
 
 class STCLoss(SequenceLoss):
-    r"""Star temporal classification, for targets of which any labels may be missing.
+    r"""Star temporal classification (STC), for targets with missing labels.
 
-    Between the labels of a target, before and after them, any other labels may be spoken: a star
-    stands for all of them at once, with the probability that a frame is no blank, and none of the
-    label that comes next in the target. Every frame of a star costs a penalty :math:`\log p`, so
-    that the model does not explain everything by missing labels. The penalty starts at ``p0`` and
-    moves to ``plast``; half of the way is done after ``half_life`` calls in training.
+    Any labels may be missing before, between and after the labels of a target. A star stands for
+    them: it matches a frame with the probability of all labels but the blank and the next label of
+    the target. Every frame of a star adds a penalty :math:`\log p`, so that the model does not
+    explain all frames by missing labels. The penalty starts at ``p0`` and approaches ``plast``:
+    ``half_life`` calls in training halve the distance.
 
     Args:
         blank: The label of the blank.
         p0: The first penalty, a probability.
         plast: The last penalty.
-        half_life: In how many calls half of the way between them is done.
-        self_loops: Whether a label may last several frames, as in CTC. By default it lasts one, so
-            that labels that repeat need no blank between them.
-        from_logits: Whether the ``log_softmax`` is part of the loss; else emissions are
+        half_life: The number of calls that halve the distance to ``plast``.
+        self_loops: Whether a label may last several frames, as in CTC. By default it lasts one
+            frame, so equal labels need no blank between them.
+        from_logits: Apply ``log_softmax`` to the emissions as part of the loss; else they are
             log-probabilities.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-        zero_infinity: Count infinite losses, of targets that do not fit, as 0.
+        zero_infinity: Count an infinite loss, of a target that does not fit, as 0.
         nan: ``"raise"`` or ``"propagate"``.
 
     >>> import torch, arcgrad.torch as agt
     >>> loss = agt.STCLoss(p0=0.5, plast=0.9, half_life=1000)
     >>> x = torch.randn(2, 12, 10, requires_grad=True)
-    >>> loss(x, [[3, 5], []]).backward()  # of the second target everything is missing
+    >>> loss(x, [[3, 5], []]).backward()  # all labels of the second target are missing
     """
 
     penalty_steps: Tensor
@@ -76,7 +76,7 @@ class STCLoss(SequenceLoss):
         return (self.plast + (self.p0 - self.plast) * done,)
 
     def penalty(self) -> float:
-        """The present penalty, as a number."""
+        """The present penalty."""
         return float(self.weights()[0])
 
     def emissions(self, scores: Tensor, targets: Targets) -> Tensor:
@@ -88,7 +88,7 @@ class STCLoss(SequenceLoss):
     def forward(
         self, emissions: Tensor, targets: Any, lengths: Any = None, target_lengths: Any = None
     ) -> Tensor:
-        """The loss of a batch; in training, the penalty moves on."""
+        """The loss of a batch; in training, the penalty approaches ``plast``."""
         if self.training and torch.is_grad_enabled():
             self.penalty_steps += 1
         return super().forward(emissions, targets, lengths, target_lengths)
@@ -122,16 +122,16 @@ def _used(targets: Targets) -> list[int]:
 
 
 def _with_stars(log_probs: Tensor, blank: int, used: list[int]) -> Tensor:
-    """Log-probabilities with further columns: any label, and any label but one for those used."""
+    """Log-probabilities with a column for any label, and one for any label but each used one."""
     labels = torch.arange(log_probs.shape[-1], device=log_probs.device) != blank
     others = log_probs[..., labels]
-    # Where nothing but the blank is possible there is no star, and sums would have no gradient.
-    is_none = (others == -torch.inf).all(-1, keepdim=True)
-    star = torch.where(is_none, 0.0, others).logsumexp(-1, keepdim=True)
-    # A label with all the probability of the star leaves a little, so that gradients are finite.
-    share = (log_probs[..., used] - star).clamp(max=-torch.finfo(log_probs.dtype).eps)
-    stars = torch.cat([star, star + torch.log(-torch.expm1(share))], -1)
-    return torch.cat([log_probs, torch.where(is_none, -torch.inf, stars)], -1)
+    # If only the blank is possible the star is impossible; logsumexp would have a NaN gradient.
+    is_blank = (others == -torch.inf).all(-1, keepdim=True)
+    star = torch.where(is_blank, 0.0, others).logsumexp(-1, keepdim=True)
+    # If one label has all the probability of the star, eps is left: the gradient stays finite.
+    label = (log_probs[..., used] - star).clamp(max=-torch.finfo(log_probs.dtype).eps)
+    stars = torch.cat([star, star + torch.log(-torch.expm1(label))], -1)
+    return torch.cat([log_probs, torch.where(is_blank, -torch.inf, stars)], -1)
 
 
 def _star_graph(
@@ -143,7 +143,7 @@ def _star_graph(
     self_loops: bool,
     dtype: npt.DTypeLike,
 ) -> ag.Graph:
-    """A place per blank, label and star: blank k and star k stand before label k."""
+    """A node per blank, label and star: blank k and star k come before label k."""
     size = len(target)
     arcs: list[tuple[int, int, int, float]] = []
     for k in range(size + 1):
@@ -162,7 +162,7 @@ def _star_graph(
         if self_loops:
             arcs.append((here, here, target[k], 0.0))
     src, dst, label, weight = zip(*arcs, strict=True)
-    # The ends are the last blank and star, and the last label; the empty target may be empty.
+    # Paths end at the last blank, the last star or the last label.
     accept = [3 * size, 3 * size + 1] + ([3 * size - 1] if size else [])
     return ag.Graph.from_arrays(
         src,

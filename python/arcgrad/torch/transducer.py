@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import arcgrad as ag
 
-from ._bridge import graph
+from ._leaves import graph
 from ._parameters import check_fingerprint, fingerprint
 from ._targets import Targets
 from .decoding import TokenSpan, best_frames, best_labels, forced_align
@@ -22,27 +22,25 @@ class TransducerLoss(SequenceLoss):
 
     .. math:: A = E \circ (B \circ (T \circ (L \circ Y))) \quad\text{and}\quad Z = E \circ B
 
-    What does not change from example to example is prepared once.
-
     Args:
-        tokens: The number of tokens, or the tokens themselves, of which only the number matters; or
+        tokens: The number of tokens, or a list of tokens, of which only the length counts; or
             :class:`arcgrad.tokens.Tokens` for any token graphs (spikes, limited durations, ...).
-        lexicon: Spells targets in tokens in all ways, and the loss sums over them: an
-            :class:`arcgrad.lexicon.Lexicon`, for targets that are texts or graphemes, with
-            ``first_label`` as the tokens have it (1 after a blank 0); or a transducer from labels
-            to those of targets. Without one, targets are labels.
-        transitions: A graph over labels, such as :func:`arcgrad.ngram.backoff_graph` makes, whose
-            weights are learned from where they are; or the order of a dense n-gram graph (2 for
-            bigrams). Order 0 is the same as None: no transitions.
+        lexicon: The spellings of targets in tokens; the loss sums over all of them. Either an
+            :class:`arcgrad.lexicon.Lexicon` for targets that are texts or graphemes, whose
+            ``first_label`` is the label of the first token (1 after a blank 0); or a transducer
+            from labels of tokens to labels of targets. Without one, targets are labels of tokens.
+        transitions: A graph over labels, such as from :func:`arcgrad.ngram.backoff_graph`, whose
+            weights are the initial values of the parameter; or the order of a dense n-gram graph
+            (2 for bigrams). Order 0 means no transitions, as None does.
         blank: ``"none"``, ``"forced"`` or ``"optional"``.
         blank_label: The label of the blank. The tokens are all other labels, in their order.
         allow_repeats: Whether equal tokens may follow one another without a blank.
         learn_transitions: Whether the weights of the transitions are a parameter; else they are
-            kept as they are.
-        normalize: Without transitions, whether emissions are scores of any size, or
-            log-probabilities already.
+            constant.
+        normalize: Without transitions, whether to normalize over all paths, so that emissions may
+            be any scores; else they must be log-probabilities.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-        zero_infinity: Count infinite losses, of targets that do not fit, as 0.
+        zero_infinity: Count an infinite loss, of a target that does not fit, as 0.
         nan: ``"raise"`` or ``"propagate"``.
 
     Attributes:
@@ -77,7 +75,7 @@ class TransducerLoss(SequenceLoss):
             if (blank, blank_label, allow_repeats) != ("none", 0, True):
                 raise ValueError(
                     "TransducerLoss: blank, blank_label and allow_repeats belong to a number of "
-                    f"tokens, but the tokens are {tokens}; say it there"
+                    f"tokens, but the tokens are {tokens}; set these options of Tokens"
                 )
             self.tokens = tokens
         else:
@@ -120,15 +118,15 @@ class TransducerLoss(SequenceLoss):
         return ", ".join([*parts, super().extra_repr()])
 
     def weights(self) -> tuple[Tensor, ...]:
-        """The weights of the transitions, if there are any."""
+        """The weights of the transitions; empty without transitions."""
         return () if self.transitions is None else (self.transitions,)
 
     def get_extra_state(self) -> str | None:
-        """The fingerprint of the graph whose arcs the weights belong to."""
+        """The fingerprint of the graph whose arcs have these weights."""
         return fingerprint(self._transition_graph) if self._transition_graph is not None else None
 
     def set_extra_state(self, state: object) -> None:
-        """Refuses weights of another graph."""
+        """Raise RuntimeError for weights of another graph."""
         if self._transition_graph is not None:
             check_fingerprint("TransducerLoss", self._transition_graph, state)
 
@@ -136,8 +134,8 @@ class TransducerLoss(SequenceLoss):
         """The alignments with the scores of transitions, and the transitions alone."""
         if targets.num_labels != self.tokens.num_labels:
             raise ValueError(
-                f"TransducerLoss: emissions must have {self.tokens.num_labels} labels, as many as "
-                f"the tokens know, but they have {targets.num_labels}"
+                f"TransducerLoss: emissions must have {self.tokens.num_labels} labels, as the "
+                f"tokens have, but they have {targets.num_labels}"
             )
         labels, lengths = targets.labels, targets.lengths
         if self.lexicon is not None:
@@ -161,7 +159,7 @@ class TransducerLoss(SequenceLoss):
         return ag.remove(ag.project_input(ag.compose(self.lexicon, chains)))
 
     def transition_graph(self) -> ag.Graph | None:
-        """The transitions with the weights as they are, for a search; None if there are none.
+        """The transitions with their present weights, for a search; None without transitions.
 
         >>> import arcgrad.torch as agt
         >>> agt.TransducerLoss(2, transitions=2).transition_graph().num_arcs()
@@ -176,7 +174,7 @@ class TransducerLoss(SequenceLoss):
         return best_labels("viterbi", emissions, lengths, self.tokens, self.transition_graph())
 
     def viterbi_frames(self, emissions: Tensor, lengths: Any = None) -> list[list[int]]:
-        """The best path of each example itself: the label of each frame, blanks among them.
+        """The best path of each example: the label of every frame, including blanks.
 
         It is empty if there is no path.
 
@@ -194,11 +192,10 @@ class TransducerLoss(SequenceLoss):
     def forced_align(
         self, emissions: Tensor, targets: Any, lengths: Any = None, target_lengths: Any = None
     ) -> list[list[TokenSpan]]:
-        """Where each label of a target lies, with these tokens and transitions.
+        """The frames of each label of a target, under these tokens and transitions.
 
-        Targets are those of the loss. With a lexicon they are texts, and the labels are the pieces
-        of the best decomposition, as the loss sums over all of them. See
-        :func:`arcgrad.torch.forced_align` for the rest.
+        Targets are given as to the loss. With a lexicon they are texts, and the labels are the word
+        pieces of the best decomposition. See :func:`arcgrad.torch.forced_align` for the rest.
 
         >>> import torch, arcgrad as ag, arcgrad.torch as agt
         >>> pieces = ["t", "h", "e", "th", "the"]

@@ -1,0 +1,43 @@
+"""What importing and calling arcgrad.torch imports of torch."""
+
+from tools import run_python
+
+# Torch's compiler takes longer to import than torch itself.
+START = """
+import sys, torch
+def has_compiler():
+    return "torch._dynamo" in sys.modules
+torch.zeros(1, requires_grad=True).mul(2).sum().backward()
+found = [has_compiler()]
+import arcgrad.torch as agt
+found.append(has_compiler())
+x = torch.zeros(4, 2, 3, requires_grad=True)
+targets, lengths, sizes = torch.tensor([[1], [2]]), torch.tensor([4, 3]), torch.tensor([1, 1])
+"""
+
+
+def test_the_compiler_is_not_imported_unless_by_torch():
+    code = f"""{START}
+agt.ctc_loss(x, targets, lengths, sizes, from_logits=True).backward()
+found.append(has_compiler())
+agt.ConvTransducer1d(3, [[1], [1, 2]], kernel_size=2)(x).sum().backward()
+found.append(has_compiler())
+print(*found)
+"""
+    first, *others = run_python(code).split()
+    assert others == [first] * 3
+
+
+def test_operators_are_registered_when_a_program_is_compiled():
+    code = f"""{START}
+import warnings
+warnings.simplefilter("ignore")
+def has_operator():
+    return hasattr(torch.ops.arcgrad, "sequence_loss")
+def step(x):
+    return agt.ctc_loss(x, targets, lengths, sizes)
+before = has_operator()
+torch.compile(step, fullgraph=True, backend="eager")(x)
+print(before, has_operator())
+"""
+    assert run_python(code).split() == ["False", "True"]
