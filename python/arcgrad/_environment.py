@@ -1,4 +1,4 @@
-"""What the environment says when the package is imported."""
+"""Environment variables, checked when the package is imported."""
 
 import warnings
 
@@ -6,7 +6,7 @@ from ._core import check_environment
 
 
 def check() -> None:
-    """Warns of what is ignored, at the line that imports the package."""
+    """Warn of a variable with a bad value, at the line that imports the package."""
     try:
         check_environment()
     except ValueError as error:

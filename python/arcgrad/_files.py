@@ -12,7 +12,7 @@ GZIP = b"\x1f\x8b"
 
 
 def read(op: str, path: str | os.PathLike[str]) -> bytes:
-    """The content of a file, unpacked if it is a gzip file, whatever its name."""
+    """The content of a file, decompressed if it is a gzip file; its name does not matter."""
     content = Path(path).read_bytes()
     if not content.startswith(GZIP):
         return content
@@ -20,17 +20,17 @@ def read(op: str, path: str | os.PathLike[str]) -> bytes:
         return gzip.decompress(content)
     except (OSError, EOFError, zlib.error) as error:
         raise ValueError(
-            f"{op}: {str(path)!r} must be a whole gzip file, but it is damaged: {error}"
+            f"{op}: {str(path)!r} must be a complete gzip file, but it is damaged: {error}"
         ) from None
 
 
 def write(path: str | os.PathLike[str], content: bytes) -> None:
-    """Replaces a file in one step: a failure leaves the old one as it was."""
-    # A link stays a link to the new content.
+    """Replace a file atomically: a failure leaves the old one unchanged."""
+    # A symbolic link keeps pointing to the file that is replaced.
     target = Path(os.path.realpath(path))
     mode = None
     if target.exists():
-        # A write-protected file is refused here; a device holds nothing to protect.
+        # Opening it fails for a write-protected file. A device cannot be replaced.
         with open(target, "r+b") as file:
             if not target.is_file():
                 file.write(content)
@@ -41,7 +41,7 @@ def write(path: str | os.PathLike[str], content: bytes) -> None:
         with open(partial, "wb") as file:
             file.write(content)
             file.flush()
-            # Without this a crash of the machine could leave an empty file under the final name.
+            # Otherwise a crash of the machine could leave an empty file under the final name.
             os.fsync(file.fileno())
         if mode is not None:
             partial.chmod(mode)

@@ -1,4 +1,4 @@
-"""Switching recording off."""
+"""The context manager that turns recording on the tape off."""
 
 from contextlib import ContextDecorator
 from types import TracebackType
@@ -7,9 +7,9 @@ from ._core import set_grad_enabled
 
 
 class no_grad(ContextDecorator):
-    """Switches recording off in this thread, as a context manager or a decorator.
+    """Turns recording off in this thread, as a context manager or a decorator.
 
-    Results made inside take no part in differentiation and hold no tape.
+    Results computed inside require no gradient and keep no tape.
 
     >>> import arcgrad as ag
     >>> g = ag.linear_graph(1, 2)

@@ -16,15 +16,15 @@ Symbols: TypeAlias = dict[int, str] | list[str]
 
 FORMATS = ("svg", "png", "pdf")
 
-# A notebook shows a graph unasked, so it must not wait long for the picture.
+# A notebook draws every graph that it displays, so the picture must be quick.
 NOTEBOOK_SIZE = 200
 NOTEBOOK_SECONDS = 5.0
 
-# A product is smaller than its factors let one fear, so one up to this size is built to see it.
+# The bound on the size of a product is loose, so one up to this bound is built to find its size.
 BUILT_SIZE = 100_000
 
-# Graphviz runs in a process of its own: a layout can take minutes even for a few hundred arcs, and
-# in this process it could be stopped neither by a time limit nor by Ctrl-C.
+# Graphviz runs in its own process: a layout can take minutes even for a few hundred arcs, and in
+# this process neither a time limit nor Ctrl-C could stop it.
 _LAYOUT = """
 import sys, pygraphviz
 graph = pygraphviz.AGraph(string=sys.stdin.buffer.read().decode())
@@ -51,12 +51,12 @@ def draw(
 
     Args:
         graph: The graph.
-        file_name: Where to; the ending ``.svg``, ``.png`` or ``.pdf`` says the format. An existing
-            file is replaced in one step.
-        isymbols: The names of the input labels, as a dict or a list. Without it they are numbers.
+        file_name: The file; its extension ``.svg``, ``.png`` or ``.pdf`` is the format. An
+            existing file is replaced atomically.
+        isymbols: The names of the input labels, as a dict or a list; by default the numbers.
         osymbols: The names of the output labels.
         max_size: The largest number of nodes, and of arcs, that is drawn.
-        max_seconds: The time after which the layout is given up.
+        max_seconds: The time limit of the layout.
 
     Raises:
         ImportError: If ``pygraphviz`` is not installed.
@@ -101,7 +101,7 @@ def draw(
 
 
 def svg(graph: Graph) -> str | None:
-    """The picture for a notebook, or None if it cannot be had in short time."""
+    """The picture for a notebook, or None if it takes too long or cannot be drawn."""
     if not _has_graphviz() or _larger_size(graph, NOTEBOOK_SIZE):
         return None
     try:
@@ -115,10 +115,10 @@ def _has_graphviz() -> bool:
 
 
 def _larger_size(graph: Graph, limit: int) -> str:
-    """The size of a graph in words if it is larger than the limit, else nothing."""
+    """The size of a graph in words if it is larger than the limit, else an empty string."""
     bound = product_bound(graph)
     if bound and max(bound) > max(limit, BUILT_SIZE):
-        return f"up to {bound[0]} nodes and {bound[1]} arcs, as a product that is not built"
+        return f"up to {bound[0]} nodes and {bound[1]} arcs, as a lazy product"
     nodes, arcs = graph.num_nodes(), graph.num_arcs()
     return f"{nodes} nodes and {arcs} arcs" if max(nodes, arcs) > limit else ""
 

@@ -535,7 +535,7 @@ def test_graphs_on_the_way_keep_their_gradient():
     assert isinstance(twice.grad(), gtn.Graph)
 
 
-def test_a_graph_beside_the_way_has_no_gradient():
+def test_a_graph_that_is_not_used_has_no_gradient():
     graph = fork(1.0)
     cloned = gtn.clone(graph)
     gtn.backward(gtn.forward_score(graph))

@@ -259,7 +259,7 @@ def test_impossible_pieces_are_not_used():
     weights = [-math.inf, 0.0, -5.0]
     assert lexicon.best("ab", weights) == [2]
     assert lexicon.sample("ab", 3, weights=weights) == [[2]] * 3
-    with pytest.raises(ValueError, match="must have finite weights, but none of 'aab' has"):
+    with pytest.raises(ValueError, match="must have finite weights, but 'aab' has none"):
         lexicon.best("aab", weights)
     with pytest.raises(ValueError, match=r"sample .*: the graph must accept a path"):
         lexicon.sample("a", weights=weights)

@@ -1,4 +1,4 @@
-"""Arguments as gtn takes them."""
+"""Conversion of arguments that gtn accepts in several types."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Any
 
 
 def has_truth(value: Any) -> bool:
-    """Whether a value may stand for a bool: numbers may, but not strings and lists."""
+    """Whether gtn accepts a value as a bool: it accepts numbers, but not strings and lists."""
     return hasattr(type(value), "__bool__")
 
 
 def to_bool(op: str, name: str, value: Any) -> bool:
-    """A bool from what gtn takes for one, such as an int or a bool of NumPy."""
+    """A bool from a value that gtn accepts as one, such as an int or a NumPy bool."""
     if not has_truth(value):
         raise TypeError(f"{op}: {name} must be a bool, but it is {value!r}")
     return bool(value)

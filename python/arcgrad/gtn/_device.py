@@ -1,4 +1,4 @@
-"""Devices. Every graph is on the CPU; asking for a GPU is the error that gtn raises without one."""
+"""Devices. Every graph is on the CPU; a request for a GPU raises the same error as in gtn."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ CUDA = DeviceType.CUDA
 
 @dataclass(frozen=True)
 class Device:
-    """A device: its kind, and which one of that kind."""
+    """A device: its kind and its index."""
 
     type: DeviceType
     index: int = 0
 
 
 def fail_without_cuda(op: str) -> NoReturn:
-    """Raise what gtn raises when it was built without CUDA."""
+    """Raise the error of a gtn that was built without CUDA."""
     raise RuntimeError(f"{op}: a CUDA device is needed, but arcgrad.gtn runs on the CPU only")
 
 
 def calc_grad_of(op: str, device: Device | bool, calc_grad: bool) -> bool:
-    """The argument ``calc_grad`` of a function that may take it in the place of ``device``."""
+    """The value of ``calc_grad``, which gtn also accepts as the argument ``device``."""
     if isinstance(device, Device):
         if device.type == CUDA:
             fail_without_cuda(op)
         return to_bool(op, "calc_grad", calc_grad)
-    # CPU is 0 and None is false, but neither is meant as calc_grad.
+    # CPU is 0 and None is false, but neither is a value of calc_grad.
     if device is None or isinstance(device, DeviceType) or not has_truth(device):
         raise TypeError(f"{op}: device must be a Device, or calc_grad a bool, but got {device!r}")
     return bool(device)

@@ -1,4 +1,4 @@
-"""The files of gtn."""
+"""File functions with gtn's formats and exception types."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Symbols: TypeAlias = dict[int, str]
 
 
 def save(file_name: FileName, graph: ag.Graph) -> None:
-    """Save a graph in arcgrad's binary format, which is checked when it is read."""
+    """Save a graph in arcgrad's binary format, which has a checksum."""
     ag.save(file_name, graph)
 
 
@@ -35,10 +35,10 @@ def load(file_name: FileName) -> Graph:
 
 
 def _from_gtn(content: bytes) -> Graph | None:
-    """The graph in gtn's binary format, or None if these bytes are not in it.
+    """The graph in gtn's binary format, or None if the bytes have another format.
 
-    The format has no mark, so its size is the check: four counts (nodes, arcs, starts, accepts),
-    the starts, the accepts, four numbers per arc, then the weights.
+    The format has no magic number, so the size is checked: four counts (nodes, arcs, starts,
+    accepts), the starts, the accepts, four numbers per arc, then the weights.
     """
     numbers = np.frombuffer(content[: len(content) // 4 * 4], np.int32)
     if len(numbers) < 4 or min(numbers[:4]) < 0:
@@ -64,9 +64,9 @@ def _from_gtn(content: bytes) -> Graph | None:
 
 
 def savetxt(file_name: FileName, graph: ag.Graph) -> None:
-    """Save a graph as text, with float32 weights that read back as they are."""
+    """Save a graph as text; float32 weights read back exactly."""
     src, dst, ilabel, olabel, weight = graph.arcs()
-    # arcgrad notes float64 weights and nodes without arcs at the end, which gtn cannot read.
+    # arcgrad also writes float64 weights and trailing nodes without arcs, which gtn cannot read.
     plain = ag.Graph.from_arrays(
         src,
         dst,
@@ -91,7 +91,7 @@ def write_dot(
     isymbols: Symbols | None = None,
     osymbols: Symbols | None = None,
 ) -> None:
-    """Write a graph in the language of Graphviz; IndexError if a label has no symbol."""
+    """Write a graph as a Graphviz file; IndexError if a label has no symbol."""
     with raises_as(ValueError, IndexError), raises_as(OSError, RuntimeError):
         ag.write_dot(g, file_name, isymbols or None, osymbols or None)
 
@@ -102,7 +102,7 @@ def draw(
     isymbols: Symbols | None = None,
     osymbols: Symbols | None = None,
 ) -> None:
-    """Draw a graph into an SVG, PNG or PDF file; IndexError if a label has no symbol."""
+    """Draw a graph to an SVG, PNG or PDF file; IndexError if a label has no symbol."""
     isymbols, osymbols = isymbols or None, osymbols or None
     with raises_as(ValueError, IndexError):
         to_dot(graph, isymbols, osymbols)

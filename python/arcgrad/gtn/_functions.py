@@ -1,4 +1,4 @@
-"""The functions of gtn: its argument names and forms, and its exceptions, around arcgrad's."""
+"""The functions of gtn: wrappers of arcgrad's with gtn's arguments and exceptions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ON_CPU = Device(CPU)
 
 
 class Unary(Protocol):
-    """An operation on a graph, or on each graph of a list."""
+    """An operation on a graph, or on every graph of a list."""
 
     @overload
     def __call__(self, g: ag.Graph) -> Graph: ...
@@ -30,7 +30,7 @@ class Unary(Protocol):
 
 
 class Binary(Protocol):
-    """An operation on two graphs, or on the graphs of two lists one by one."""
+    """An operation on two graphs, or on two lists of graphs element by element."""
 
     @overload
     def __call__(self, g1: ag.Graph, g2: ag.Graph) -> Graph: ...
@@ -40,7 +40,7 @@ class Binary(Protocol):
 
 @contextmanager
 def raises_as(expected: type[Exception], wanted: type[Exception]) -> Iterator[None]:
-    """Turn an exception of arcgrad into the type that gtn raises."""
+    """Convert an exception of arcgrad to the type that gtn raises."""
     try:
         yield
     except expected as error:
@@ -48,7 +48,7 @@ def raises_as(expected: type[Exception], wanted: type[Exception]) -> Iterator[No
 
 
 def check_lengths(op: str, *batches: Any) -> int:
-    """The length of the longest list; the others must be as long, or have one element."""
+    """The length of the longest list; every other list must have the same length, or length 1."""
     lengths = [1 if isinstance(batch, ag.Graph) else len(batch) for batch in batches]
     longest = max(lengths)
     if any(length not in (1, longest) for length in lengths):
@@ -66,7 +66,7 @@ def broadcast(batch: ag.Graph | Sequence[T], length: int) -> Sequence[Any]:
 
 
 def given(*values: Any) -> Any:
-    """The first value that is not None: gtn has several names for one argument."""
+    """The first value that is not None: in gtn one argument has several names."""
     for value in values:
         if value is not None:
             return value
@@ -83,7 +83,7 @@ def graphs_of(op: str, which: str, *values: Any) -> Any:
 
 
 def unary(op: Callable[[Any], Any], *, is_score: bool = False) -> Unary:
-    """An operation with one argument in the forms of gtn."""
+    """An operation on one argument with gtn's argument names."""
 
     def call(g: Any = None, *, g1: Any = None, graphs: Any = None) -> Any:
         source = graphs_of(call.__name__, "the argument", g, g1, graphs)
@@ -97,7 +97,7 @@ def unary(op: Callable[[Any], Any], *, is_score: bool = False) -> Unary:
 
 
 def binary(op: Callable[[Any, Any], Any]) -> Binary:
-    """An operation with two arguments in the forms of gtn."""
+    """An operation on two arguments with gtn's argument names."""
 
     def call(g1: Any = None, g2: Any = None, *, graphs1: Any = None, graphs2: Any = None) -> Any:
         first = graphs_of(call.__name__, "the first argument", g1, graphs1)
@@ -111,7 +111,7 @@ def binary(op: Callable[[Any, Any], Any]) -> Binary:
 
 
 def pass_mark(source: Any, result: Any) -> None:
-    """Let what was made from a result of remove() count as one."""
+    """Copy the mark of a result of remove() to the graphs that are made from it."""
     if isinstance(source, ag.Graph):
         result._is_removed = getattr(source, "_is_removed", False)
     else:
@@ -120,19 +120,19 @@ def pass_mark(source: Any, result: Any) -> None:
 
 
 def named(call: Any, op: Callable[..., Any]) -> Any:
-    """`call` under the name of the operation of arcgrad."""
+    """`call`, renamed to the operation of arcgrad."""
     call.__name__ = call.__qualname__ = op.__name__.lstrip("_")
     call.__doc__ = f"As :func:`arcgrad.{call.__name__}`, for a graph or a list of graphs."
     return call
 
 
 def _intersect(first: Any, second: Any) -> Any:
-    """The composition: transducers are taken here too, as in gtn."""
+    """Composition: gtn's intersect accepts transducers."""
     return ag.compose(first, second)
 
 
 def of_scalars(op: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """`op`, for which two graphs with one arc are numbers, whatever their structure."""
+    """`op`, which treats two graphs with one arc as numbers, whatever their structure."""
 
     def call(first: Any, second: Any) -> Any:
         try:
@@ -150,10 +150,10 @@ def of_scalars(op: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 
 def moved(graph: ag.Graph, other: ag.Graph) -> ag.Graph:
-    """The weights of `graph` on the arcs of `other`, which has as many."""
+    """The weights of `graph` on the arcs of `other`, which has the same number of arcs."""
     has_grad = graph.calc_grad and ag.is_grad_enabled()
     result = like(other, graph.weights_view(), calc_grad=has_grad)
-    # The gradient of a clone is its seed, which may have any structure: the tape moves it.
+    # The gradient of a clone is its seed, which may have another structure: a copy on the tape.
     return ag.grad(ag.clone(result), result, graph, create_graph=True) if has_grad else result
 
 
@@ -191,7 +191,7 @@ subtract = binary(of_scalars(ag.subtract))
 def concat(
     g1: Any = None, g2: Any = None, *, graphs: Any = None, graphs1: Any = None, graphs2: Any = None
 ) -> Any:
-    """Concatenate two graphs, a list of graphs, or two lists of graphs one by one."""
+    """Concatenate two graphs, a list of graphs, or two lists of graphs element by element."""
     first, second = given(g1, graphs1, graphs), given(g2, graphs2)
     if second is None:
         return share(ag.concat(first))
@@ -247,7 +247,7 @@ def backward(
     grads: Any = None,
     retain_graphs: Any = None,
 ) -> None:
-    """Differentiate graphs; those without a gradient are passed over.
+    """Differentiate graphs; graphs that require no gradient are skipped.
 
     The second argument may be the seed gradients, or, as in the short form, ``retain_graph``.
 
@@ -263,7 +263,7 @@ def backward(
         retain = [retain] * len(roots)
     length = check_lengths("backward", *(x for x in (roots, seeds, retain) if x is not None))
     roots, retain = broadcast(roots, length), broadcast(retain, length)
-    # Tapes that are kept go first, in case one that is freed shares a part with them.
+    # Retained tapes come first: a freed tape may share a part with them.
     for keep in (True, False):
         chosen = [roots[i].calc_grad and bool(retain[i]) == keep for i in range(length)]
         if any(chosen):
@@ -282,12 +282,12 @@ def _are_graphs(values: Any) -> bool:
 
 
 def linear_graph(M: int, N: int, device: Device | bool = ON_CPU, calc_grad: bool = True) -> Graph:
-    """A graph with M + 1 nodes in a row and N arcs per step; ``calc_grad`` may come third."""
+    """A chain of M + 1 nodes with N arcs per step; ``calc_grad`` may be the third argument."""
     return Graph(ag.linear_graph(M, N, calc_grad=calc_grad_of("linear_graph", device, calc_grad)))
 
 
 def scalar_graph(weight: float, device: Device | bool = ON_CPU, calc_grad: bool = True) -> Graph:
-    """A graph with one epsilon arc; ``calc_grad`` may come second."""
+    """A graph with one epsilon arc; ``calc_grad`` may be the second argument."""
     calc_grad = calc_grad_of("scalar_graph", device, calc_grad)
     return Graph(ag.scalar_graph(weight, calc_grad, dtype="float32"))
 
@@ -301,22 +301,22 @@ def equal(g1: ag.Graph, g2: ag.Graph) -> bool:
 
 
 def isomorphic(g1: ag.Graph, g2: ag.Graph) -> bool:
-    """Whether two graphs are equal but for the order of their nodes."""
+    """Whether two graphs are equal up to the order of their nodes."""
     return ag.isomorphic(g1, g2)
 
 
 def rand_equivalent(
     g1: ag.Graph, g2: ag.Graph, num_samples: int = 1000, tol: float = 1e-4, max_length: int = 1000
 ) -> bool:
-    """Whether two graphs give the same scores to strings that are drawn from them."""
+    """Whether two graphs give the same scores to strings sampled from them."""
     return ag.rand_equivalent(g1, g2, num_samples, tol, max_length)
 
 
 def sample(g: ag.Graph, max_length: int = 1000) -> Graph:
-    """A path drawn by its score; the empty graph if there is none, or it has too many arcs.
+    """A path sampled by its score; the empty graph if there is no path or it has too many arcs.
 
-    If the scores of all paths have no finite sum, every arc is first made so much less likely that
-    they have.
+    If the sum over all paths diverges, the path is sampled with a penalty on every arc that makes
+    it converge.
     """
     graph = ag.connect(g)
     if graph.num_nodes() == 0:
@@ -331,7 +331,7 @@ def sample(g: ag.Graph, max_length: int = 1000) -> Graph:
 
 
 def _sample_damped(graph: ag.Graph) -> ag.Graph:
-    # With this much less, the arcs that leave a node have a probability of at most 1/2 in all.
+    # With this penalty, the arcs that leave a node have a total probability of at most 1/2.
     leaving = np.full(graph.num_nodes(), -np.inf)
     np.logaddexp.at(leaving, graph.src_nodes(), graph.weights_to_list())
     less = leaving.max() + np.log(2.0)
@@ -340,5 +340,5 @@ def _sample_damped(graph: ag.Graph) -> ag.Graph:
 
 
 def parallel_for(function: Callable[[int], Any], ints: Iterable[int], /) -> None:
-    """Call a function on each number from the threads of the pool."""
+    """Call a function on each number, on the thread pool."""
     ag.parallel_for(function, ints)

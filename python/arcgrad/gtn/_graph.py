@@ -1,4 +1,4 @@
-"""``gtn.Graph``: an arcgrad graph with the methods that are gtn's alone."""
+"""``gtn.Graph``: an arcgrad graph with the methods that only gtn has."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from arcgrad._core import product_bound
 from arcgrad.gtn._arguments import to_bool
 from arcgrad.gtn._device import Device, fail_without_cuda
 
-# No buffer lies in the first page of memory. A number this small is a weight, not an address.
+# The first page of memory holds no buffer, so a number below this is a weight, not an address.
 FIRST_ADDRESS = 4096
 
-# A product with emissions is put off until somebody looks at it. To keep its gradient, or to print
-# it, it has to be built; that is done unasked only if it cannot have more arcs than this.
+# A product with emissions is lazy. Keeping its gradient, or printing it, materializes it. That
+# happens only up to these bounds on its arcs.
 MOST_ARCS_TO_KEEP = 4096
 MOST_ARCS_TO_PRINT = 1_000_000
 
 
-def is_put_off(graph: ag.Graph, most_arcs: int) -> bool:
-    """Whether a graph is a product that is not built and may have more arcs than these."""
+def is_lazy(graph: ag.Graph, most_arcs: int) -> bool:
+    """Whether a graph is a lazy product that may have more arcs than this."""
     bound = product_bound(graph)
     return bound is not None and bound[1] > most_arcs
 
 
 class Loans:
-    """The float32 copies of weights that a graph lent, one for each number of arcs it had.
+    """The float32 copies of weights whose addresses were returned, one for each number of arcs.
 
-    A handle made from another one has the same loans, and a graph has those of its gradient, so
-    what one handle lent is there as long as any of them.
+    All handles on a graph hold the same loans, and a graph holds the loans of its gradient. So an
+    address is valid as long as any of them lives.
     """
 
     def __init__(self) -> None:
@@ -40,8 +40,8 @@ class Loans:
         self._of_grad: dict[str, Loans] = {}
 
     def lend(self, weights: NDArray[Any]) -> int:
-        """The address of a copy; the next call with as many weights replaces its content."""
-        # Of two threads that call at once, one makes the copy and both use it.
+        """The address of a copy; the next call with the same number of weights overwrites it."""
+        # If two threads call at once, one of them makes the copy and both use it.
         copy = self._copies.setdefault(weights.size, np.empty(weights.size, np.float32))
         copy[:] = weights.reshape(-1)
         return copy.ctypes.data
@@ -51,7 +51,7 @@ class Loans:
         return self._of_grad.setdefault("grad", Loans())
 
     def forget_grad(self) -> None:
-        """Leave the loans of the gradient to the handles on it: the next gradient is another."""
+        """Leave the loans of the gradient to its handles: the next gradient is another graph."""
         self._of_grad.clear()
 
 
@@ -62,7 +62,7 @@ class Graph(ag.Graph):
     without a copy.
     """
 
-    # Whether remove() made the graph, so that a single epsilon arc stands for the empty string.
+    # Whether remove() made the graph: then a single epsilon arc means the empty string.
     _is_removed = False
 
     def __init__(self, calc_grad: ag.Graph | bool = True, **options: Any) -> None:
@@ -94,12 +94,12 @@ class Graph(ag.Graph):
         *,
         label: int | None = None,
     ) -> int:
-        """Add an arc and return its id; with one label, both sides have it."""
+        """Add an arc and return its id; a single label is both input and output."""
         first: Any = ilabel if label is None else label
         return super().add_arc(src_node, dst_node, first, olabel, weight)
 
     def weights(self) -> int:
-        """The address of a float32 copy of the weights, which later calls bring up to date."""
+        """The address of a float32 copy of the weights, which later calls update."""
         weights: Any = self.weights_view()
         return self._get_loans().lend(weights)
 
@@ -108,7 +108,7 @@ class Graph(ag.Graph):
         return np.asarray(super().weights_to_numpy(), np.float32)
 
     def set_weights(self, weights: Any) -> None:
-        """Copy the weights from an address, where float32 numbers lie, or from an array or list."""
+        """Copy the weights from the address of float32 numbers, or from an array or list."""
         if isinstance(weights, (int, np.integer)):
             weights = self._read(int(weights))
         super().set_weights(weights)
@@ -127,8 +127,8 @@ class Graph(ag.Graph):
     def labels_to_list(self, ilabel: bool = True) -> list[int]:
         """The input labels, or the output labels, of the arcs.
 
-        If ``remove(graph)`` left the empty string alone, there are none, although an epsilon arc
-        carries its weight.
+        If ``remove(graph)`` left only the empty string, the list is empty, although an epsilon arc
+        carries the weight of this string.
         """
         ilabel = to_bool("labels_to_list", "ilabel", ilabel)
         labels = super().labels_to_list(ilabel)
@@ -162,17 +162,17 @@ class Graph(ag.Graph):
     def grad(self) -> Graph:
         """The gradient: a graph of the same structure."""
         gradient = Graph(super().grad())
-        # A handle that is gone at once must not take along what it lent.
+        # The addresses must outlive this handle, which may be temporary.
         vars(gradient)["_loans"] = self._get_loans().of_grad()
         return gradient
 
     def zero_grad(self) -> None:
-        """Forget the gradient."""
+        """Drop the gradient."""
         super().zero_grad()
         self._get_loans().forget_grad()
 
     def cpu(self) -> Graph:
-        """The graph itself, which is on the CPU already."""
+        """The graph itself: it is always on the CPU."""
         return self
 
     def cuda(self, device: Device | int | None = None) -> Graph:
@@ -191,8 +191,8 @@ class Graph(ag.Graph):
         self._is_removed = state[2:] == (True,)
 
     def __repr__(self) -> str:
-        """The text format, shortened for large graphs; a large product is not built for it."""
-        if is_put_off(self, MOST_ARCS_TO_PRINT):
+        """The text format, shortened for large graphs; a large lazy product stays lazy."""
+        if is_lazy(self, MOST_ARCS_TO_PRINT):
             return super().__repr__()
         size = max(self.num_nodes(), self.num_arcs())
         most = size if size <= 20 else 10
@@ -215,13 +215,13 @@ def share(result: ag.Graph) -> Graph: ...
 @overload
 def share(result: list[ag.Graph]) -> list[Graph]: ...
 def share(result: Any) -> Any:
-    """A result of arcgrad as gtn graphs, which keep their gradient as long as they are held.
+    """A result of arcgrad as gtn graphs, which retain their gradient.
 
-    A large product does not, unless it is asked to: scores and their gradients need not build it.
+    A large lazy product does not, unless ``retain_grad`` is called: that would materialize it.
     """
     if isinstance(result, list):
         return [share(graph) for graph in result]
     graph = Graph(result)
-    if graph.calc_grad and not is_put_off(graph, MOST_ARCS_TO_KEEP):
+    if graph.calc_grad and not is_lazy(graph, MOST_ARCS_TO_KEEP):
         graph.retain_grad()
     return graph

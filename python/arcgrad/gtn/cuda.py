@@ -1,4 +1,4 @@
-"""``gtn.cuda``. There is no CUDA device, and all but :func:`is_available` say so."""
+"""``gtn.cuda``. There is no CUDA device, so all but :func:`is_available` raise."""
 
 from arcgrad.gtn._device import fail_without_cuda
 

@@ -1,4 +1,4 @@
-"""Lexicons: how pieces are spelled by graphemes, and words by tokens.
+"""Lexicons: word pieces spelled by graphemes, and words spelled by tokens.
 
 Functions return graphs; methods of :class:`Lexicon` return plain values.
 """

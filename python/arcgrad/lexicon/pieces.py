@@ -1,4 +1,4 @@
-"""Pieces and the graphemes that spell them."""
+"""Word pieces and the graphemes that spell them."""
 
 from __future__ import annotations
 
@@ -15,20 +15,19 @@ Label: TypeAlias = str | Sequence[int]
 
 
 class Lexicon:
-    """The pieces that texts are made of, and the graphemes (characters) that spell them.
+    """Word pieces, and the graphemes (characters) that spell them.
 
-    Piece i has the label ``first_label + i``. Graphemes are numbered from 0. A label, the text that
-    a criterion has as its target, is given as a string or as the numbers of its graphemes.
+    Piece i has the label ``first_label + i``. Graphemes are numbered from 0. The label of an
+    example, the text that is its target, is a string or a sequence of numbers of graphemes.
 
     Args:
-        pieces: The pieces, as strings that are not empty and differ.
-        graphemes: The characters in the order of their numbers; by default those of the pieces,
-            sorted.
+        pieces: The word pieces: distinct strings that are not empty.
+        graphemes: The characters in the order of their numbers; by default the characters of the
+            pieces, sorted.
         separator: The character that marks the start of words in pieces, such as SentencePiece's
             ``"▁"``. In strings, each run of spaces becomes one separator. By default texts are
-            taken as they are.
-        prepend: With a separator, whether one is put before the first word, so that it begins as
-            all others do.
+            not changed.
+        prepend: With a separator, whether to insert one before the first word too.
         first_label: The label of the first piece.
 
     Raises:
@@ -90,7 +89,7 @@ class Lexicon:
 
     @property
     def separator(self) -> str | None:
-        """The character that marks the start of words, if there is one."""
+        """The character that marks the start of words, or None."""
         return self._separator
 
     @property
@@ -110,13 +109,13 @@ class Lexicon:
         """The text that graphemes spell, with spaces in place of separators.
 
         Raises:
-            ValueError: If there is no such grapheme.
+            ValueError: If a number is out of range.
         """
         numbers = self._sequence("graphemes_to_text", list(graphemes))
         return self._unmarked("".join(self.graphemes[i] for i in numbers))
 
     def pieces_to_text(self, labels: Iterable[int]) -> str:
-        """The text that pieces spell, given by their labels."""
+        """The text that the pieces with these labels spell."""
         return self._unmarked("".join(self.names(labels)))
 
     def names(self, labels: Iterable[int]) -> list[str]:
@@ -145,7 +144,7 @@ class Lexicon:
         return ways[-1] if graph.num_nodes() else 0
 
     def enumerate(self, label: Label) -> Iterator[list[int]]:
-        """Every decomposition of a label, as labels of pieces; shorter pieces come first.
+        """All decompositions of a label, as labels of pieces; shorter pieces come first.
 
         >>> import arcgrad as ag
         >>> lexicon = ag.lexicon.Lexicon(["a", "t", "at"])
@@ -170,12 +169,11 @@ class Lexicon:
 
         Args:
             label: The label.
-            weights: One weight per piece, such as its log-probability. Of equally good
-                decompositions it is the one whose first piece that differs is the shortest.
+            weights: One weight per piece, such as its log-probability. Among equally good
+                decompositions, the one with the shortest piece at the first difference wins.
 
         Raises:
-            ValueError: If there is no decomposition whose weights are finite, or not one weight per
-                piece.
+            ValueError: If no decomposition has finite weights, or the number of weights is wrong.
 
         >>> import arcgrad as ag
         >>> lexicon = ag.lexicon.Lexicon(["a", "t", "at"])
@@ -185,7 +183,7 @@ class Lexicon:
         path = _core.viterbi_path(self._weighted("best", label, weights))
         if not path.num_nodes():
             raise ValueError(
-                f"best: a decomposition must have finite weights, but none of {label!r} has"
+                f"best: some decomposition must have finite weights, but {label!r} has none"
             )
         return path.labels_to_list()
 
@@ -196,14 +194,13 @@ class Lexicon:
 
         Args:
             label: The label.
-            number: How many are drawn.
-            weights: One weight per piece; a decomposition is drawn in proportion to the exponential
-                of the sum of its weights. By default all are equally likely.
-            seed: Makes the draws repeatable; draw i is the only one of ``seed + i``.
+            number: The number of draws.
+            weights: One weight per piece; the probability of a decomposition is proportional to the
+                exponential of the sum of its weights. By default all are equally likely.
+            seed: Makes the draws repeatable; draw i equals the first draw with ``seed + i``.
 
         Raises:
-            ValueError: If there is no decomposition whose weights are finite, or not one weight per
-                piece.
+            ValueError: If no decomposition has finite weights, or the number of weights is wrong.
         """
         if weights is None:
             weights = np.zeros(len(self.pieces))
@@ -277,8 +274,8 @@ def piece_graph(
     """A transducer from one piece to the graphemes that spell it (Figure 6a of the paper).
 
     Args:
-        label: The label of the piece, which the first arc reads.
-        graphemes: The graphemes, of which each arc writes one.
+        label: The label of the piece, the input label of the first arc.
+        graphemes: The graphemes, the output labels of the arcs.
         calc_grad: Whether backward computes a gradient for this graph.
         dtype: The type of the weights, which are all 0.
 
@@ -309,10 +306,10 @@ def lexicon_graph(
 
     Args:
         lexicon: The lexicon, or the pieces that make one.
-        to: ``"graphemes"``: it reads pieces and writes graphemes. ``"pieces"``: the other way.
-        shared: Whether pieces share nodes where they begin alike. A piece then has its label on its
-            last arc, and arc i is the last one of piece i. Otherwise it is the closure of the union
-            of all :func:`piece_graph`, which is the same relation in a larger graph.
+        to: ``"graphemes"``: from pieces to graphemes. ``"pieces"``: the reverse.
+        shared: Whether to share the nodes of common prefixes. The label of a piece is then on its
+            last arc, and arc i is the last arc of piece i. Otherwise the graph is the closure of
+            the union of all :func:`piece_graph`: the same relation in a larger graph.
         calc_grad: Whether backward computes a gradient for this graph.
         dtype: The type of the weights, which are all 0.
 
@@ -364,10 +361,9 @@ def decompositions(
 ) -> Any:
     """The acceptor of all sequences of pieces that spell a label (Figure 6b of the paper).
 
-    It has the language of ``compose(L, Y)`` on the side of the pieces, where L is
-    :func:`lexicon_graph` and Y the label, and takes the place of Y in any criterion. Its nodes are
-    the places in the label where a piece may end, and arcs are sorted by source, destination and
-    label.
+    It accepts the input strings of ``compose(L, Y)``, where L is :func:`lexicon_graph` and Y the
+    label, and replaces Y in any criterion. Its nodes are the positions in the label where a piece
+    may end. Its arcs are sorted by source, destination and label.
 
     Args:
         lexicon: The lexicon.
@@ -376,12 +372,12 @@ def decompositions(
         dtype: The type of the weights, which are all 0.
 
     Returns:
-        A graph, or a list of graphs. A graph without nodes if no pieces spell the label.
+        A graph, or a list of graphs. If no pieces spell a label, its graph has no nodes.
 
     Raises:
         ValueError: If a character is not among the graphemes of the lexicon.
 
-    Time: O(length of the label x length of the longest piece); some microseconds.
+    Time: O(length of the label x length of the longest piece); a few microseconds.
 
     >>> import arcgrad as ag
     >>> lexicon = ag.lexicon.Lexicon(["e", "h", "t", "th", "the"])
@@ -417,7 +413,7 @@ def _distinct(what: str, strings: Iterable[str]) -> tuple[str, ...]:
 
 
 def is_batch(label: Any) -> bool:
-    """Whether this is a list of sequences, and not one sequence of numbers or a string."""
+    """Whether this is a list of sequences, not a string or a sequence of numbers."""
     if isinstance(label, str) or not len(label):
         return False
     return not isinstance(label[0], (int, np.integer))

@@ -22,22 +22,22 @@ def word_lexicon_graph(
 ) -> Graph:
     """The transducer from tokens to the words they spell, for decoding.
 
-    Words share nodes where they begin alike, and are written on the last arc of a pronunciation.
+    Common prefixes share nodes. The output label of a word is on the last arc of a pronunciation.
 
     Args:
         pronunciations: For each word a sequence of tokens, or a list of such sequences; as a dict,
-            or as a list. The label of a word is its place.
+            or as a list. The label of a word is its index.
         weights: One weight per pronunciation, in their order; by default 0.
         calc_grad: Whether backward computes a gradient for this graph.
         dtype: The type of the weights.
 
     Returns:
-        A graph whose node 0 starts and accepts. Arc i is the last one of pronunciation i, with its
-        weight.
+        A graph whose node 0 starts and accepts. Arc i is the last arc of pronunciation i and has
+        its weight.
 
     Raises:
-        ValueError: If a word has no pronunciation, an empty one or the same one twice, or there is
-            not one weight per pronunciation.
+        ValueError: If a word has no pronunciation, an empty one or the same one twice, or the
+            number of weights is not the number of pronunciations.
 
     >>> import arcgrad as ag
     >>> graph = ag.lexicon.word_lexicon_graph({"a": [0], "an": [[0, 1], [2, 1]]})
