@@ -10,7 +10,7 @@
 namespace arcgrad::trellis {
 namespace {
 
-/// The nodes ordered so that epsilon arcs go forward; shorter than all nodes if they form a cycle.
+/// A topological order of the nodes by epsilon arcs; incomplete if they form a cycle.
 std::vector<int32_t> epsilon_order(int32_t num_nodes, const std::vector<int32_t>& arcs,
                                    std::span<const int32_t> src, std::span<const int32_t> dst) {
   std::vector<int32_t> offset(static_cast<size_t>(num_nodes) + 1), missing(num_nodes), to;
@@ -31,12 +31,12 @@ std::vector<int32_t> epsilon_order(int32_t num_nodes, const std::vector<int32_t>
   return order;
 }
 
-/// Arcs mostly come by their source. In dense graphs, what one node leads to is often what the next
-/// one leads to, and comparing is faster than looking at every arc.
+/// Runs of arcs with the same source. In dense graphs the arcs of a node often repeat those of the
+/// node before, and comparing two runs is faster than processing every arc.
 struct ArcRuns {
   std::span<const int32_t> src, dst, label;
 
-  /// Where the arcs that start at the source of arc `a` end.
+  /// The end of the run that begins with arc `a`.
   int32_t end(int32_t a) const {
     const auto count = static_cast<int32_t>(src.size()), near = std::min(a + kMany, count);
     const int32_t from = src[a];
@@ -51,8 +51,8 @@ struct ArcRuns {
     while (a < count && src[a] == from) ++a;
     return a;
   }
-  /// Whether the arcs [begin, end), if they are many, go where the `before` arcs in front of them
-  /// go, by the same labels.
+  /// Whether the arcs [begin, end), if they are many, have the destinations and labels of the
+  /// `before` arcs in front of them.
   bool repeats(int32_t begin, int32_t end, int32_t before) const {
     if (end - begin != before || before < kMany) return false;
     const auto is_same = [&](const int32_t* of) {
@@ -80,10 +80,10 @@ void TrellisGraph::build(const Topology& topology, Side side) {
   const int32_t num_nodes = topology.num_nodes();
   num_arcs = topology.num_arcs();
 
-  // The ways into each node: (node, label) pairs, in that order.
+  // The emitting states of nodes that several labels enter: (node, label) pairs, in that order.
   std::vector<int32_t> epsilons;
-  std::vector<std::pair<int32_t, int32_t>> ways;
-  // In most graphs all labels into a node are equal, which needs no sorting.
+  std::vector<std::pair<int32_t, int32_t>> entries;
+  // In most graphs one label enters a node, and then nothing must be sorted.
   constexpr int32_t kNone = -2, kMany = -3;
   std::vector<int32_t> only(num_nodes, kNone), num_out(num_nodes);
   const ArcRuns runs{src, dst, label};
@@ -109,9 +109,9 @@ void TrellisGraph::build(const Topology& topology, Side side) {
   for (int32_t n = 0; n < num_nodes; ++n) has_many |= only[n] == kMany;
   if (has_many) {
     for (int32_t a = 0; a < num_arcs; ++a)
-      if (label[a] != kEpsilon && only[dst[a]] == kMany) ways.emplace_back(dst[a], label[a]);
-    std::sort(ways.begin(), ways.end());
-    ways.erase(std::unique(ways.begin(), ways.end()), ways.end());
+      if (label[a] != kEpsilon && only[dst[a]] == kMany) entries.emplace_back(dst[a], label[a]);
+    std::sort(entries.begin(), entries.end());
+    entries.erase(std::unique(entries.begin(), entries.end()), entries.end());
   }
   std::vector<int32_t> order;
   if (!epsilons.empty()) {
@@ -122,25 +122,26 @@ void TrellisGraph::build(const Topology& topology, Side side) {
     }
   }
 
-  // Places, in the order of nodes and labels. `value` is the value that stands for a node.
-  std::vector<int32_t> value(num_nodes, -1), first_place(num_nodes, -1), place_label;
-  place_label.reserve(num_nodes);
+  // Emitting states, in the order of nodes and labels. `value` is the state that has the outgoing
+  // terms of a node.
+  std::vector<int32_t> value(num_nodes, -1), first_state(num_nodes, -1), state_label;
+  state_label.reserve(num_nodes);
   node.reserve(num_nodes);
   std::vector<bool> has_epsilon(num_nodes);
   for (int32_t a : epsilons) has_epsilon[dst[a]] = true;
   size_t w = 0;
   for (int32_t n = 0; n < num_nodes; ++n) {
     if (only[n] == kNone) continue;
-    first_place[n] = static_cast<int32_t>(node.size());
+    first_state[n] = static_cast<int32_t>(node.size());
     if (only[n] == kMany) {
-      for (; w < ways.size() && ways[w].first == n; ++w) {
+      for (; w < entries.size() && entries[w].first == n; ++w) {
         node.push_back(n);
-        place_label.push_back(ways[w].second);
+        state_label.push_back(entries[w].second);
       }
     } else {
       node.push_back(n);
-      place_label.push_back(only[n]);
-      if (!has_epsilon[n]) value[n] = first_place[n];
+      state_label.push_back(only[n]);
+      if (!has_epsilon[n]) value[n] = first_state[n];
     }
   }
   num_emitting = static_cast<int32_t>(node.size());
@@ -152,17 +153,17 @@ void TrellisGraph::build(const Topology& topology, Side side) {
   }
   num_values = static_cast<int32_t>(node.size());
 
-  auto place_of = [&](int32_t a) {
-    const int32_t n = dst[a], first = first_place[n];
+  auto state_of = [&](int32_t a) {
+    const int32_t n = dst[a], first = first_state[n];
     if (only[n] != kMany) return first;
-    const auto begin = place_label.begin() + first;
+    const auto begin = state_label.begin() + first;
     auto end = begin;
-    while (end != place_label.end() && node[static_cast<size_t>(end - place_label.begin())] == n)
+    while (end != state_label.end() && node[static_cast<size_t>(end - state_label.begin())] == n)
       ++end;
-    return static_cast<int32_t>(std::lower_bound(begin, end, label[a]) - place_label.begin());
+    return static_cast<int32_t>(std::lower_bound(begin, end, label[a]) - state_label.begin());
   };
 
-  // A place that does not stand for its node leads on to the sum that does, and nowhere else.
+  // Other emitting states of the node lead to that state, which is then non-emitting, only.
   const auto leads_on = [&](int32_t p) { return value[node[p]] != p; };
   is_entered_.assign(static_cast<size_t>(num_values - num_emitting), false);
   out.offset.resize(static_cast<size_t>(num_values) + 1);
@@ -187,7 +188,7 @@ void TrellisGraph::build(const Topology& topology, Side side) {
       int32_t count = 0;
       for (int32_t k = a; k < end; ++k) {
         if (label[k] == kEpsilon) continue;
-        index[count] = has_many ? place_of(k) : first_place[dst[k]];
+        index[count] = has_many ? state_of(k) : first_state[dst[k]];
         arc[count++] = k;
       }
       next += count;
@@ -210,11 +211,11 @@ void TrellisGraph::build(const Topology& topology, Side side) {
   for (int32_t n : topology.start()) start.push_back(value[n]);
   for (int32_t n : topology.accept()) accept.push_back(value[n]);
 
-  set_labels(std::move(place_label));
+  set_labels(std::move(state_label));
 }
 
-void TrellisGraph::set_labels(std::vector<int32_t> of_places) {
-  slot = std::move(of_places);
+void TrellisGraph::set_labels(std::vector<int32_t> state_labels) {
+  slot = std::move(state_labels);
   const int32_t top = slot.empty() ? 0 : *std::ranges::max_element(slot);
   if (top < 8 * static_cast<int64_t>(slot.size()) + 4096) {
     std::vector<int32_t> at(static_cast<size_t>(top) + 1, -1);
@@ -240,7 +241,7 @@ const Rows& TrellisGraph::in() const {
     in_.offset.assign(static_cast<size_t>(num_values) + 2, 0);
     in_.index.resize(out.index.size());
     in_.arc.resize(out.index.size());
-    // Counted one further, so that filling leaves the offsets where they belong.
+    // Shifted by one, so that filling the rows leaves the offsets right.
     for (int32_t to : out.index) ++in_.offset[to + 2];
     for (int32_t v = 2; v <= num_values; ++v) in_.offset[v + 1] += in_.offset[v];
     for (int32_t v = 0; v < num_values; ++v)
@@ -254,9 +255,10 @@ const Rows& TrellisGraph::in() const {
   return in_;
 }
 
-/// Whether sums take part in the recursion over frames: a start that nothing enters is done after
-/// the first frame, and what leads to no place matters only after the last.
-bool TrellisGraph::has_inner_sums() const {
+/// Whether non-emitting states take part between the first and the last frame. A start that no arc
+/// enters is used before the first frame only, and a state without arcs to emitting states after
+/// the last only.
+bool TrellisGraph::has_inner_non_emitting() const {
   for (int32_t s = num_emitting; s < num_values; ++s)
     if (is_entered(s) && out.offset[s] < middle[s]) return true;
   return false;
@@ -264,7 +266,7 @@ bool TrellisGraph::has_inner_sums() const {
 
 void TrellisGraph::find_offsets() {
   constexpr int32_t kFarthest = 64;
-  if (num_emitting == 0 || has_inner_sums()) return;
+  if (num_emitting == 0 || has_inner_non_emitting()) return;
   std::vector<int32_t> found;
   found.reserve(kMostDiagonals);
   int64_t terms = 0;
@@ -276,7 +278,7 @@ void TrellisGraph::find_offsets() {
       if (found.size() == kMostDiagonals || std::abs(distance) > kFarthest) return;
       found.push_back(distance);
     }
-  // Two arcs between the same places would need the same cell of a diagonal.
+  // Two arcs between the same states would need the same cell of a diagonal.
   for (int32_t p = 0; p < num_emitting; ++p)
     for (int32_t k = out.offset[p]; k < middle[p]; ++k)
       for (int32_t j = out.offset[p]; j < k; ++j)
@@ -289,11 +291,11 @@ void TrellisGraph::find_offsets() {
 
 void TrellisGraph::find_density() {
   constexpr int32_t kFewest = 16;
-  if (num_emitting < kFewest || has_inner_sums()) return;
+  if (num_emitting < kFewest || has_inner_non_emitting()) return;
   int64_t between = 0;
   for (int32_t p = 0; p < num_emitting; ++p) between += middle[p] - out.offset[p];
   if (2 * between < static_cast<int64_t>(num_emitting) * num_emitting) return;
-  // Parallel arcs between two places would need the same cell of the matrix.
+  // Parallel arcs between two states would need the same cell of the matrix.
   std::vector<int32_t> last(num_emitting, -1);
   for (int32_t p = 0; p < num_emitting; ++p) {
     const int32_t* const index = out.index.data();
@@ -309,7 +311,7 @@ void TrellisGraph::find_density() {
 }
 
 void TrellisGraph::find_spans() {
-  // Most graphs here have self-loops, which needs no search to see.
+  // Most graphs have self-loops, which are fast to find.
   for (int32_t p = 0; p < num_emitting; ++p)
     for (int32_t k = out.offset[p]; k < middle[p]; ++k)
       if (out.index[k] == p) return;

@@ -1,5 +1,7 @@
 #pragma once
 
+// How the recursions of this room see a graph.
+
 #include <memory>
 #include <mutex>
 #include <span>
@@ -11,58 +13,64 @@
 
 namespace arcgrad::trellis {
 
-/// Sparse rows: row r has the terms [offset[r], offset[r + 1]).
+/// A sparse matrix by rows: row r, the state r, has the terms [offset[r], offset[r + 1]).
 struct Rows {
   Buffer<int32_t> offset;
-  Buffer<int32_t> index;  // the value a term reads
-  Buffer<int32_t> arc;    // the arc whose weight it carries; -1 for weight 0
+  Buffer<int32_t> index;  // the state whose value a term reads
+  Buffer<int32_t> arc;    // the arc whose weight it has; -1 for weight 0
 
   int32_t num_terms() const { return static_cast<int32_t>(index.size()); }
 };
 
 /// A graph arranged for a recursion over frames. `side` of its arcs is matched with the emissions.
 ///
-/// Values are places, then sums. A place is a node entered with one label: after a frame it holds
-/// the score of all paths that took that label in this frame. A sum is a node entered in several
-/// ways (by several labels, or by epsilon arcs) or only as a start; sums are in topological order.
-/// With e the emissions of a frame, one frame of the recursion is
+/// The recursion keeps one value per state. An emitting state is a node together with one label
+/// that enters it: after a frame, its value is the score of all paths that took that label in this
+/// frame. A non-emitting state is a node that several labels or an epsilon arc enter, or that is
+/// only a start: its value is a sum over states of the same frame. Emitting states are numbered
+/// first, then non-emitting ones in topological order. With e the emissions of a frame, the forward
+/// algorithm (Rabiner 1989; for epsilon arcs, Mohri 2009) computes
 ///
-///     place p: new[p] = e[label of p] * sum over in-terms of old[index] * weight
-///     sum s:   new[s] =                 sum over in-terms of new[index] * weight
+///     emitting p:      new[p] = e[label of p] * sum over in-terms of old[index] * weight
+///     non-emitting s:  new[s] =                 sum over in-terms of new[index] * weight
 ///
-/// and backwards, with g[p] = e[label of p] * b[p] for places and g[s] = b[s] of this frame for
-/// sums
+/// and the backward algorithm, with g[p] = e[label of p] * b[p] for emitting states and g[s] = b[s]
+/// of the same frame for non-emitting ones, in descending order of the latter,
 ///
-///     value v: b[v] = sum over out-terms of g[index] * weight      (sums in descending order
-///     first)
+///     any state v:     b[v] = sum over out-terms of g[index] * weight
+///
+/// A frame takes one multiplication per term. A slot is the position of a label in `labels`.
 struct TrellisGraph {
   TrellisGraph(const Topology& topology, Side side);
 
   int32_t num_emitting = 0, num_values = 0, num_arcs = 0;
-  /// The distinct labels of places, ascending, and for each place the position of its label there.
+  /// The distinct labels of emitting states, ascending, and the slot of each emitting state.
   std::vector<int32_t> labels;
   std::vector<int32_t> slot;
-  /// The node of each value.
+  /// The node of each state.
   std::vector<int32_t> node;
-  /// The values of start and accept nodes.
+  /// The states of start and accept nodes.
   std::vector<int32_t> start, accept;
-  /// In each row the terms that lead to places come first; those to sums begin at `middle`.
+  /// The terms by their source. In each row those to emitting states come first; those to
+  /// non-emitting states begin at `middle`.
   Rows out;
   Buffer<int32_t> middle;
-  /// By the value a term leads to, made on first need.
+  /// The terms by their destination, computed on first use.
   const Rows& in() const;
-  /// Whether something leads to a sum.
-  bool is_entered(int32_t sum) const { return is_entered_[sum - num_emitting]; }
-  /// Whether epsilon arcs form a cycle; then there is no such form, and all the above is empty.
+  /// Whether a term leads to a non-emitting state.
+  bool is_entered(int32_t state) const { return is_entered_[state - num_emitting]; }
+  /// Whether epsilon arcs form a cycle; then there is no such recursion, and all the above is
+  /// empty.
   bool has_epsilon_cycle = false;
 
-  /// For places in a row whose arcs all span one of few distances: those distances (value of the
-  /// place minus value of the source), ascending. Empty if the graph is not of that kind.
+  /// For a banded graph, whose arcs between emitting states all have one of a few offsets
+  /// (destination minus source): those offsets, ascending. Empty for other graphs.
   std::vector<int32_t> offsets;
-  /// Whether nearly every place leads to every place, and sums matter only at the ends.
+  /// Whether at least half of all pairs of emitting states have an arc, and non-emitting states
+  /// take part at the ends only.
   bool is_dense = false;
-  /// Share of the trellis cells of a product with `frames` frames that lie on an accepted path, if
-  /// the graph has no cycle; 1 otherwise.
+  /// The fraction of the cells (frame, emitting state) that lie on an accepted path of `frames`
+  /// frames, if the graph has no cycle; 1 otherwise.
   double occupancy(int32_t frames) const;
 
  private:
@@ -72,16 +80,17 @@ struct TrellisGraph {
 
   void build(const Topology& topology, Side side);
   /// Sets `labels` and `slot`.
-  void set_labels(std::vector<int32_t> of_places);
-  bool has_inner_sums() const;
+  void set_labels(std::vector<int32_t> state_labels);
+  bool has_inner_non_emitting() const;
   void find_offsets();
   void find_density();
   void find_spans();
-  /// How many frames the ways from a start to a place, and on to an accept node, may take.
+  /// The lengths, in frames, of paths from a start to an emitting state and from it to an accept
+  /// node.
   struct Span {
     int32_t least_before, most_before, least_after, most_after;
   };
-  /// Of each place; empty if the graph has a cycle.
+  /// Of each emitting state; empty if the graph has a cycle.
   std::vector<Span> spans_;
 };
 

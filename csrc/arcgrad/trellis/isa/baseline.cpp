@@ -1,3 +1,5 @@
+// The inner loops for every processor.
+
 #define ARCGRAD_ISA baseline
 #include "arcgrad/trellis/best/best_loops.h"
 #include "arcgrad/trellis/best/prefilter_loops.h"

@@ -1,18 +1,23 @@
 #pragma once
 
+// How inner loops are compiled for several instruction sets, and what they and their callers share.
+//
+// A file *_loops.h declares a table of function pointers and, where ARCGRAD_ISA is defined, defines
+// the loops in the namespace that ARCGRAD_ISA names. baseline.cpp and avx2.cpp include all of these
+// files, each compiled for its own instruction set, so that every table exists once per set.
+// ARCGRAD_LOOPS(name) is the table `name` of the best set that the processor supports. To add
+// loops, write such a file and include it in both.
+
 #include <cstdint>
 
 #include "arcgrad/runtime/isa.h"
 
-// The inner loops of the kernels are compiled once per instruction set (baseline.cpp, avx2.cpp) and
-// reached through tables of functions: `ARCGRAD_LOOPS(name)` is the table `name` to use.
-
 namespace arcgrad::trellis {
 
-/// The most distances that arcs of a diagonal form may span.
+/// The most offsets of a banded graph that the `diagonal` kernel can run.
 inline constexpr int32_t kMostDiagonals = 6;
 
-/// The exponent of a dead score.
+/// The exponent of a score of zero.
 inline constexpr int32_t kDead = -(1 << 30);
 
 /// The type of exponents that goes with mantissas of type T.

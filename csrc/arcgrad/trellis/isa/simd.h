@@ -1,9 +1,22 @@
 #pragma once
 
-// Vectors and the arithmetic of mantissas and exponents, for the loops that are compiled once per
-// instruction set. ARCGRAD_ISA names the set and is the namespace, so that the copies stay apart.
-// Nothing of the standard library may be instantiated here: the linker could keep the copy made for
-// the wider instruction set and use it everywhere.
+// Vectors, and the arithmetic of scores in the loops that are compiled once per instruction set.
+//
+// A score exp(x) is stored as mantissa * 2^exponent with the mantissa in [1, 2) and an integer
+// exponent: a floating-point number with a wide exponent, which cannot underflow (Rabiner 1989
+// scales whole frames to the same end). A sum of products needs no exp and no log:
+//
+//     top = max over terms of exponent,   sum = sum over terms of mantissa * 2^(exponent - top)
+//
+// power() builds the factor 2^(exponent - top) from bits, normalize() moves the exponent bits of
+// the sum into `exponent`, and split_exp() converts weights, with a polynomial for the fraction.
+// Terms below 2^-126 (double: 2^-1022) of the largest are lost, which is far below rounding.
+// Invariant: a score of zero has mantissa 0 and exponent kDead; the exponents of other scores are
+// above kFloor. Cost: two passes over the terms, each with a few integer operations.
+//
+// ARCGRAD_ISA is the namespace of the instruction set, so that the copies stay apart. Nothing of
+// the standard library may be instantiated here: the linker could keep the copy made for the wider
+// instruction set and use it everywhere.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,8 +28,7 @@
 
 namespace arcgrad::trellis::ARCGRAD_ISA {
 
-/// `W` numbers side by side. A score is mantissa * 2^exponent with the mantissa in [1, 2), or dead
-/// with mantissa 0.
+/// A vector of `W` numbers of type T and the integers that match them.
 template <class T, int W>
 struct Lanes;
 
@@ -50,7 +62,7 @@ struct Lanes<double, 1> {
   static constexpr Int kBias = 1023;
 };
 
-/// The exponent below which a score dies.
+/// Scores with a lower exponent become zero.
 inline constexpr int32_t kFloor = kDead + (1 << 24);
 
 #define ARCGRAD_INLINE [[gnu::always_inline]] inline
@@ -99,7 +111,7 @@ ARCGRAD_INLINE typename L::F power(typename L::I exponent) {
                                 << L::kFractionBits);
 }
 
-/// Brings `sum` * 2^`exponent` into the form of a score; `sum` is 0 or a normal number.
+/// Converts `sum` * 2^`exponent` to a score; `sum` is 0 or a normal number.
 template <class L>
 ARCGRAD_INLINE void normalize(typename L::F sum, typename L::I exponent, typename L::F& mantissa,
                               typename L::I& out) {
@@ -110,8 +122,7 @@ ARCGRAD_INLINE void normalize(typename L::F sum, typename L::I exponent, typenam
   constexpr typename L::Int kFraction = (typename L::Int{1} << L::kFractionBits) - 1;
   constexpr typename L::Int kOne = L::kBias << L::kFractionBits;
   const I m = (bits & kFraction) | kOne;
-  // The exponent bits of 0 are the lowest there are, so a dead sum falls below the floor only if
-  // its exponent says so: test the sum too.
+  // A sum of 0 has the lowest exponent bits, but the result may still be above kFloor.
   const F zero = F{};
   const I dead_q = I{} + kDead;
   const auto alive = (sum > zero) & (q > I{} + kFloor);
@@ -128,16 +139,15 @@ ARCGRAD_INLINE To convert(From x) {
     return __builtin_convertvector(x, To);
 }
 
-/// exp(w) as mantissa * 2^exponent with the mantissa about 1, and mantissa 0 for -inf. Exponents
-/// saturate at 2^22 in size. NaN and +inf must have been looked for. Here the exponents are
-/// doubles.
+/// exp(w) as mantissa * 2^exponent with the mantissa about 1, or 0 for -inf. Exponents saturate at
+/// +-2^22. The caller checks for NaN and +inf. The exponents are doubles.
 template <class L>
 ARCGRAD_INLINE void split_exp_wide(
     typename L::F w, typename L::F& mantissa,
     typename Lanes<double, sizeof(typename L::F) / sizeof(typename L::Real)>::F& exponent) {
   using F = typename L::F;
   using D = typename Lanes<double, sizeof(F) / sizeof(typename L::Real)>::F;
-  // The reduction is done in double: in float, a weight of 10,000 would leave 3 digits of rest.
+  // In double: in float, the rest of a weight of 10,000 would have 3 digits only.
   D x = convert<D>(w);
   const D limit = D{} + 2907270.0;  // 2^22 * log(2)
   x = x > -limit ? x : -limit;
@@ -147,7 +157,7 @@ ARCGRAD_INLINE void split_exp_wide(
   const D rest = (x - whole * 6.93147180369123816490e-01) - whole * 1.90821492927058770002e-10;
   const F r = convert<F>(rest);
   exponent = whole;
-  // The Taylor series; what is left out is below the last digit for |r| < 0.35.
+  // The Taylor series; the error is below the last digit for |r| < 0.35.
   const F r2 = r * r, r4 = r2 * r2;
   const F one = F{} + typename L::Real(1);
   auto c = [](double value) { return F{} + static_cast<typename L::Real>(value); };
@@ -163,14 +173,14 @@ ARCGRAD_INLINE void split_exp_wide(
   mantissa = w < c(sizeof(typename L::Real) == 4 ? -3.4028234e38 : -1.79e308) ? F{} : p;
 }
 
-/// The same with whole exponents.
+/// The same with integer exponents.
 template <class L>
 ARCGRAD_INLINE void split_exp(typename L::F w, typename L::F& mantissa, typename L::I& exponent) {
   using F = typename L::F;
 #ifdef __FMA__
   if constexpr (sizeof(typename L::Real) == 4) {
-    // With fused products the reduction is exact in float too: the first difference has no
-    // rounding.
+    // With fused multiply-add the reduction is accurate in float, too: the first difference is
+    // exact.
     const F limit = F{} + 2907270.0f;  // 2^22 * log(2)
     F x = w > -limit ? w : -limit;
     x = x < limit ? x : limit;
@@ -193,7 +203,7 @@ ARCGRAD_INLINE void split_exp(typename L::F w, typename L::F& mantissa, typename
   exponent = __builtin_convertvector(whole, typename L::I);
 }
 
-/// Turns rows into columns: afterwards, element j of row i is what element i of row j was.
+/// Transposes an 8 x 8 matrix.
 template <class F>
 ARCGRAD_INLINE void transpose8(F (&rows)[8]) {
   for (int round = 0; round < 3; ++round) {
@@ -215,7 +225,7 @@ ARCGRAD_INLINE typename L::I bad_lanes(typename L::F w) {
   return ~(w <= limit);
 }
 
-/// One bit per lane of 8: whether it has all bits set or none.
+/// One bit per lane, of 8 lanes that have all bits set or none.
 template <class I>
 ARCGRAD_INLINE uint32_t lane_bits(I lanes) {
 #ifdef __AVX2__

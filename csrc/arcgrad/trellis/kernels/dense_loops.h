@@ -1,23 +1,28 @@
 #pragma once
 
+// The loops of the `dense` kernel: blocked matrix products (Goto and van de Geijn 2008) and the
+// passes over one row of states. dense.cpp explains the algorithm. Over 500 lines because all loops
+// share the tiles and the range of numbers.
+
 #include <cstdint>
 
 #include "arcgrad/trellis/isa/dispatch.h"
 
 namespace arcgrad::trellis {
 
-/// Numbers per panel: matrices are stored as panels of so many columns, row by row.
+/// The columns of a panel: matrices are stored in panels, and a panel row by row.
 template <class T>
 inline constexpr int64_t kPanel = 64 / sizeof(T);
-/// Rows of numbers are a multiple of this long.
+/// The length of rows is a multiple of this.
 inline constexpr int64_t kDensePad = 16;
-/// The most products that outer() adds up in T before they go into a double.
+/// The most products that outer() sums in T before it adds them to a double.
 inline constexpr int64_t kOuterRows = 256;
 /// The rows of the sums of outer() are a multiple of this.
 inline constexpr int64_t kOuterPad = 6;
 
 /// The range of numbers in the recursion of the dense kernel, as binary exponents. The largest
-/// number of each row is about 1. See dense.cpp for why nothing is lost within these limits.
+/// number of each row is about 1. dense_forward.cpp proves that these limits
+/// suffice.
 template <class T>
 struct DenseRange;
 template <>
@@ -40,7 +45,7 @@ struct DenseRange<double> {
 /// The loops of the dense kernel. `n` is the padded length of a row.
 template <class T>
 struct DenseTable {
-  /// Widens the range of exponents by those of numbers above 0; how many these are.
+  /// Extends the range of exponents by those of the numbers above 0, and counts these.
   int64_t (*find_range)(const double* mantissa, const double* exponent, int64_t count,
                         double* highest, double* lowest);
   /// to = mantissa * 2^(exponent - base), for exponents up to `base`.
@@ -176,7 +181,7 @@ ARCGRAD_INLINE Vec<T> exp_below(Vec<T> x, Vec<T> peak) {
   auto c = [](double value) { return F{} + static_cast<T>(value); };
   constexpr T kFloor = binary<T>(-DenseRange<T>::kFloor);
   const F lowest = c(-DenseRange<T>::kFloor * 0.69);
-  // The difference with what its rounding left over.
+  // The difference and its rounding error.
   const F d = x - peak;
   const F back = d - x;
   const F left = (x - (d - back)) - (peak + back);
@@ -237,7 +242,7 @@ bool exponentials(const T* __restrict x, int64_t n, T lowest, T* __restrict e, T
   return true;
 }
 
-/// What a product of matrices is made of.
+/// The operations of a matrix product, and of one in the tropical semiring.
 struct SumOfProducts {
   template <class T>
   static constexpr T kNone = 0;
@@ -282,7 +287,7 @@ ARCGRAD_INLINE void tile(int64_t inner, const T* __restrict a, int64_t ak, int64
       right[j] = load<F>(b + (j / kVecs) * panel + (j % kVecs) * kWidth<T>);
 #pragma GCC unroll 16
     for (int i = 0; i < Rows; ++i) {
-      const F left = a[i * ai] - F{};  // unlike + F{}, costs nothing
+      const F left = a[i * ai] - F{};  // a broadcast; + F{} would cost an addition
 #pragma GCC unroll 16
       for (int j = 0; j < Panels * kVecs; ++j) sum[i][j] = Op::add(sum[i][j], left, right[j]);
     }
@@ -291,7 +296,7 @@ ARCGRAD_INLINE void tile(int64_t inner, const T* __restrict a, int64_t ak, int64
   }
 }
 
-/// The products of some rows with some panels, a block of the inner index.
+/// The product of some rows with some panels, for a block of the inner index.
 template <class Op, class T, int Rows, int Panels>
 void multiply_block(int64_t inner, const T* a, int64_t stride, const T* b, int64_t panel,
                     bool is_first, T* __restrict out) {
@@ -337,11 +342,11 @@ void multiply_rows(int64_t rows, int64_t inner, const T* a, int64_t stride, cons
 template <class Op, class T>
 void multiply(int64_t rows, const T* a, int64_t stride, int64_t inner, const T* panels,
               int64_t num_panels, T* out) {
-  constexpr int64_t kBlock = 256;  // keeps a panel in the nearest cache while rows pass by
+  constexpr int64_t kBlock = 256;  // a block of a panel fits the L1 cache
   const int64_t panel = inner * kPanel<T>;
   const int64_t groups = (rows + kTile - 1) / kTile;
   for (int64_t j = 0; j < num_panels;) {
-    // A few rows need more panels at a time, to have enough sums under way.
+    // With few rows, several panels at once give enough independent sums.
     const int64_t left = num_panels - j;
     const int64_t width = kTile < 6                ? 1
                           : rows == 1 && left >= 4 ? 4
@@ -424,13 +429,13 @@ void add_product(const T* __restrict a, const T* __restrict b, int64_t count, T 
   for (int64_t k = 0; k < count; ++k) to[k] += a[k] * b[k] * scale;
 }
 
-/// The products of a tile of v with a panel of f, added to the sums.
+/// Adds the product of a tile of v and a panel of f to the sums.
 template <class T>
 void outer_tile(int64_t rows, const T* v, int64_t vk, const T* f, int64_t fk, int64_t n,
                 bool is_first, double* __restrict sums) {
   for (int i = 0; i < kTile; ++i)
     for (int64_t j = 0; j < kPanel<T>; j += 8) __builtin_prefetch(sums + i * n + j, 1);
-  // Sums of sums, for the sake of the last digits.
+  // Sums of block sums, which have a smaller rounding error.
   constexpr int64_t kBlock = 64;
   Vec<T> total[kTile][kVecs] = {};
   for (int64_t k = 0; k < rows; k += kBlock) {
@@ -457,7 +462,7 @@ template <class T>
 void outer(int64_t rows, const T* v, const T* f, int64_t stride, int64_t count, int64_t n,
            T* __restrict scratch, bool is_first, double* sums) {
   const int64_t tiles = (count + kTile - 1) / kTile, panels = n / kPanel<T>;
-  constexpr int64_t kSmall = 128;  // up to here all of v and f stays in near caches as it is
+  constexpr int64_t kSmall = 128;  // up to here v and f fit the L2 cache without packing
   if (n <= kSmall) {
     for (int64_t j = 0; j < panels; ++j)
       for (int64_t i = 0; i < tiles; ++i)
@@ -467,7 +472,7 @@ void outer(int64_t rows, const T* v, const T* f, int64_t stride, int64_t count, 
   }
   T* panel = scratch;
   T* packed = scratch + rows * kPanel<T>;
-  // Tiles of v and a panel of f, each one behind the other; so many tiles that they stay in cache.
+  // Pack tiles of v and a panel of f contiguously; a group of tiles fits the cache.
   constexpr int64_t kGroup = 40;
   for (int64_t first = 0; first < tiles; first += kGroup) {
     const int64_t end = first + kGroup < tiles ? first + kGroup : tiles;

@@ -1,12 +1,15 @@
 #pragma once
 
+// The loops of the `diagonal` kernel over the states of one frame. diagonal.cpp explains the
+// algorithm.
+
 #include <cstdint>
 
 #include "arcgrad/trellis/isa/dispatch.h"
 
 namespace arcgrad::trellis {
 
-/// A score as mantissa * 2^exponent.
+/// An emission as mantissa * 2^exponent.
 template <class T>
 struct Split;
 template <>
@@ -24,7 +27,7 @@ struct Split<double> {
 inline constexpr int32_t kStateBlock = 8;
 
 /// The scores of consecutive states. Loops also read some states before and after their range,
-/// which must be dead there.
+/// which must be zero there.
 template <class T>
 struct StateRow {
   T* mantissa;
@@ -36,18 +39,18 @@ template <class T>
 struct Diagonals {
   int32_t offset[kMostDiagonals];
   /// The weights. A missing arc has mantissa 0 and exponent kDead. Without weights there
-  /// are no mantissas, and the exponents are upper limits: kDead for a missing arc, no
-  /// limit for the others.
+  /// are no mantissas, and the exponents are upper bounds: kDead for a missing arc, none
+  /// for the others.
   const T* mantissa[kMostDiagonals];
   const Exponent<T>* exponent[kMostDiagonals];
   /// For each state, which of a frame's emissions it reads.
   const int32_t* slot;
-  /// From the forward scores of a frame to those of the next, in entries.
+  /// The stride of the rows of forward scores, in entries.
   int64_t row_size;
 };
 
-/// Slots with their states and label. Slots of as many states should be neighbours, because then
-/// the ends of loops over states are foreseen by the processor.
+/// Slots with their states and label, ordered by the number of states, which avoids branch
+/// mispredictions at the ends of loops over states.
 struct SlotStates {
   int32_t num_slots;
   int32_t num_single;  // of these, the first, which have one state each
@@ -67,9 +70,9 @@ struct DiagonalTable {
   using Int = Exponent<T>;
   using Row = StateRow<T>;
 
-  /// Splits the first `live` of `padded` entries of each of `frames` frames; the rest is dead.
-  /// Entry k of a frame is at index[k]. Returns whether NaN or +inf was met. `buffer` has `padded`
-  /// entries.
+  /// Converts the first `live` of `padded` entries of each of `frames` frames; the others become
+  /// zero. Entry k of a frame is at index[k]. Returns whether an entry is NaN or +inf. `buffer` has
+  /// `padded` entries.
   template <class E>
   using SplitFrames = bool(const E* from, int64_t row_stride, int32_t frames, const int64_t* index,
                            int32_t live, int32_t padded, T* buffer, Split<T>* out);
@@ -96,7 +99,7 @@ struct DiagonalTable {
                        int32_t low, int32_t high, T* const* total);
   PerDiagonals<AddArcs> add_arcs;
 
-  /// Moves the exponents so that the largest is 0 and returns what it was; nothing if all are dead.
+  /// Subtracts the largest exponent from all and returns it; returns 0 if all scores are zero.
   Int (*rebase)(Row row, int32_t low, int32_t high);
 
   /// Adds `factor` times the posteriors to the gradient of frame t, which is row t of `gradient`.
@@ -175,20 +178,20 @@ ARCGRAD_INLINE V smaller(V a, V b) {
   return a < b ? a : b;
 }
 
-/// `exponent` - `scale`, dead if it would be even less than that.
+/// `exponent` - `scale`, at least kDead.
 template <class L>
 ARCGRAD_INLINE typename L::I relative(typename L::I exponent, typename L::Int scale) {
   return larger<typename L::I>(exponent - scale, typename L::I{} + kDead);
 }
 
-/// 2^exponent, where rounding or dead terms may have brought what should be at most 1 above that.
+/// 2^exponent for exponents that are at most about 0 up to rounding, unless the score is zero.
 template <class L>
 ARCGRAD_INLINE typename L::F bounded_power(typename L::I exponent) {
   return power<L>(smaller<typename L::I>(exponent, typename L::I{} + 32));
 }
 
-/// Memory is asked for this many frames before it is needed, where frames are so far apart that the
-/// processor does not do so by itself.
+/// Prefetch distance in frames, if rows are at least kFarApart entries apart, so that the hardware
+/// does not prefetch them.
 inline constexpr int32_t kAhead = 4;
 inline constexpr int64_t kFarApart = 256;
 
@@ -239,7 +242,7 @@ bool split_frames(const E* from, int64_t row_stride, int32_t frames, const int64
   return !all;
 }
 
-/// Adds up the terms of one state per lane: `mantissa` and `exponent` are those of the terms.
+/// Adds the terms of one state per lane, given by their mantissas and exponents.
 template <class L, int N>
 ARCGRAD_INLINE void add_terms(const typename L::F* mantissa, const typename L::I* exponent,
                               typename L::F& sum, typename L::I& top) {
@@ -292,14 +295,14 @@ void forward(const Diagonals<T>& given, StateRow<T> before, const Split<T>* emis
   }
 }
 
-/// Asks for the memory `count` entries before `at`, which need not exist.
+/// Prefetches the memory `count` entries before `at`, which need not exist.
 template <class P>
 ARCGRAD_INLINE void prefetch_before(const P* at, int64_t count) {
   const uintptr_t distance = static_cast<uintptr_t>(count) * sizeof(P);
   __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(at) - distance));
 }
 
-/// What backward() does with the scores `sum` * 2^`top` of the states at p to the end.
+/// The end of backward() for the states from p on, whose scores to the end are `sum` * 2^`top`.
 template <class T>
 ARCGRAD_INLINE typename Vector<T>::F finish(typename Vector<T>::F sum, typename Vector<T>::I top,
                                             const Diagonals<T>& diagonals, StateRow<T> forward,
@@ -416,7 +419,7 @@ void scatter(const SlotStates& slots, const T* posterior, double factor, G* grad
     const int32_t end = slots.offset[s + 1];
     T sum = posterior[state[k++]];
     if (end - k >= 8) {
-      // A label of many states, such as the blank: four sums, so that additions overlap.
+      // A label of many states, such as the blank: four sums, for instruction-level parallelism.
       T a = 0, b = 0, c = 0;
       for (; k + 4 <= end; k += 4) {
         sum += posterior[state[k]];

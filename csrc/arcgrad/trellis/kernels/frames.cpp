@@ -117,7 +117,7 @@ void Frames::spread(size_t i, double delta, const EmissionsGrad& grad, int64_t f
   for (int64_t t = first; t < first + count; ++t) {
     if (t % kFramesPerPoll == 0) poll_interrupt();
     const auto [scale, sum] = sums_[i][static_cast<size_t>(t)];
-    // Recursions ask for blocks of rows from the last to the first.
+    // Kernels initialize blocks of rows from the last to the first, so prefetch the block before.
     const int64_t next = t + 1 < first + count ? t + 1 : std::max<int64_t>(first - count, 0);
     step(frame_of(view, static_cast<int32_t>(t), scratch), view.labels, static_cast<T>(scale),
          static_cast<T>(delta / sum), grad.row<T>(t), data + next * view.row_stride);
@@ -143,43 +143,43 @@ void Frames::add_gradients(std::span<const double> deltas, std::span<Gradient* c
   to.join();
 }
 
-void Frames::add_hvps(std::span<const double> deltas, std::span<const Weights> moves,
-                      std::span<Gradient* const> grads, std::span<double> slopes) const {
+void Frames::add_hvps(std::span<const double> deltas, std::span<const Weights> tangents,
+                      std::span<Gradient* const> grads, std::span<double> jvps) const {
   const EmissionsGrads to = destinations(grads);
   for_each([&](size_t i) {
     const EmissionsGrad grad = to.at(i);
     if (grad.is_unset) grad.clear(0, views_[i].frames);
-    if (moves[i] && scores_[i] != kNegInf)
+    if (tangents[i] && scores_[i] != kNegInf)
       dispatch(views_[i].dtype, [&](auto kind) {
-        slopes[i] = bend<decltype(kind)>(i, deltas[i], moves[i].to_vector(), grad);
+        jvps[i] = differentiate<decltype(kind)>(i, deltas[i], tangents[i].to_vector(), grad);
       });
   });
   to.join();
 }
 
-/// With p the posteriors of a frame, those along v change by p (v - <p, v>).
+/// The Jacobian of the softmax p of a frame, applied to the tangent v: p (v - <p, v>).
 template <class T>
-double Frames::bend(size_t i, double delta, const std::vector<double>& move,
-                    const EmissionsGrad& grad) const {
+double Frames::differentiate(size_t i, double delta, const std::vector<double>& tangent,
+                             const EmissionsGrad& grad) const {
   const Emissions& view = views_[i];
   std::vector<T> scratch;
   std::vector<double> posterior(static_cast<size_t>(view.labels));
-  double slope = 0.0;
+  double jvp = 0.0;
   for (int32_t t = 0; t < view.frames; ++t) {
     if (t % kFramesPerPoll == 0) poll_interrupt();
     const T* const frame = frame_of(view, t, scratch);
-    const double* const v = move.data() + int64_t{t} * view.labels;
+    const double* const v = tangent.data() + int64_t{t} * view.labels;
     double total = 0.0, mean = 0.0;
     for (int32_t c = 0; c < view.labels; ++c)
       total += posterior[c] = std::exp(static_cast<double>(frame[c]) - sums_[i][t].scale);
     for (int32_t c = 0; c < view.labels; ++c) mean += (posterior[c] /= total) * v[c];
-    slope += mean;
+    jvp += mean;
     if (!grad.data) continue;
     T* const to = grad.row<T>(t);
     for (int32_t c = 0; c < view.labels; ++c)
       to[c] += static_cast<T>(delta * posterior[c] * (v[c] - mean));
   }
-  return slope;
+  return jvp;
 }
 
 namespace {
@@ -196,12 +196,12 @@ class FramesGradientRule final : public Rule {
 
   void add(std::span<const Weights> deltas, std::span<Gradient* const> grads) const override {
     const size_t count = deltas_.size();
-    std::vector<Weights> moves(count);
-    for (size_t k = 0; k < outputs_.size(); ++k) moves[outputs_[k]] = deltas[k];
-    std::vector<double> slopes(count);
-    frames_->add_hvps(deltas_, moves, grads.first(count), slopes);
+    std::vector<Weights> tangents(count);
+    for (size_t k = 0; k < outputs_.size(); ++k) tangents[outputs_[k]] = deltas[k];
+    std::vector<double> jvps(count);
+    frames_->add_hvps(deltas_, tangents, grads.first(count), jvps);
     for (size_t i = 0; i < count; ++i)
-      if (Gradient* grad = grads[count + i]) grad->sum().add(Weights::scalar(slopes[i]));
+      if (Gradient* grad = grads[count + i]) grad->sum().add(Weights::scalar(jvps[i]));
   }
 
  private:

@@ -1,5 +1,18 @@
 #pragma once
 
+// The `frames` kernel: the forward score of emissions alone. In a dense linear graph every label
+// may follow every label, so the partition function is a product over frames, and in logarithms
+//
+//     score = sum over t of z(t),   z(t) = log of the sum over c of exp(e(t, c))
+//     gradient: exp(e(t, c) - z(t)), the softmax of each frame
+//
+// This normalizes globally normalized models such as CTC without log_softmax (Graves et al. 2006).
+// Invariant: a frame is summed relative to a scale near its largest entry, so neither overflow nor
+// loss of digits can occur; the scale of the frame before is the first guess, which saves a pass.
+// The logarithm is taken of products of many sums, not of each. Kept for gradients: the scale and
+// the sum of each frame. Cost: one exp per entry forward and one backward; both passes run at the
+// speed of memory.
+
 #include <functional>
 #include <memory>
 #include <span>
@@ -12,24 +25,23 @@
 
 namespace arcgrad::trellis {
 
-/// The forward scores of dense linear graphs, in which every label may follow every label: the
-/// log-sums of their frames, added up.
+/// The forward scores of dense linear graphs.
 class Frames final : public InitialRows {
  public:
-  /// Nothing is computed yet.
+  /// Computes nothing yet; see sum().
   Frames(const char* op, std::vector<Graph> emissions);
 
   const std::vector<Graph>& emissions() const { return emissions_; }
   /// Sums the frames of example i. Throws if an entry is NaN or +inf.
   void sum(size_t i);
-  /// Its score, after that.
+  /// The score of example i, once summed.
   double score(size_t i) const { return scores_[i]; }
 
   /// Runs `body(i)` for each example, on the threads of the pool if there is enough to do.
   void for_each(const std::function<void(size_t)>& body) const;
 
-  /// Adds `delta` times the posteriors of example i to some rows of its gradient, or sets them to
-  /// that if they are unset. The score must not be -inf.
+  /// Adds `delta` times the posteriors of example i to some rows of its gradient, or sets them if
+  /// they are uninitialized. The score must not be -inf.
   void add_rows(size_t i, double delta, const EmissionsGrad& grad, int64_t first,
                 int64_t count) const;
   void set_rows(size_t i, double delta, const EmissionsGrad& grad, int64_t first,
@@ -38,10 +50,10 @@ class Frames final : public InitialRows {
   }
   /// Adds `deltas[i]` times the posteriors of example i to `grads[i]`, unless that is null.
   void add_gradients(std::span<const double> deltas, std::span<Gradient* const> grads) const;
-  /// Adds `deltas[i]` times the derivatives of the posteriors along `moves[i]` to `grads[i]`, and
-  /// sets `slopes[i]` to the derivative of the score. A missing move is zero.
-  void add_hvps(std::span<const double> deltas, std::span<const Weights> moves,
-                std::span<Gradient* const> grads, std::span<double> slopes) const;
+  /// Adds `deltas[i]` times the derivatives of the posteriors along `tangents[i]` to `grads[i]`,
+  /// and sets `jvps[i]` to the derivative of the score. A missing tangent is zero.
+  void add_hvps(std::span<const double> deltas, std::span<const Weights> tangents,
+                std::span<Gradient* const> grads, std::span<double> jvps) const;
 
  private:
   EmissionsGrads destinations(std::span<Gradient* const> grads) const;
@@ -53,8 +65,8 @@ class Frames final : public InitialRows {
   void spread(size_t i, double delta, const EmissionsGrad& grad, int64_t first,
               int64_t count) const;
   template <class T>
-  double bend(size_t i, double delta, const std::vector<double>& move,
-              const EmissionsGrad& grad) const;
+  double differentiate(size_t i, double delta, const std::vector<double>& tangent,
+                       const EmissionsGrad& grad) const;
 
   const char* op_;
   std::vector<Graph> emissions_;

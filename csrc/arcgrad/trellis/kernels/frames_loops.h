@@ -8,33 +8,34 @@ namespace arcgrad::trellis {
 
 /// The sum of exp over the entries of a frame: exp(scale) * sum, with the scale near the largest.
 ///
-/// The scale is the guess for the next frame, which must not wait for this frame's sum. So the two
-/// are kept apart, since compilers write numbers that lie side by side together.
+/// The scale is the guess for the next frame, which must not wait for the sum of this frame. So
+/// they are not neighbours in memory: compilers would store both with one instruction.
 template <class T>
 struct FrameSum {
   T scale;
-  bool has_bad;  // NaN or +inf was met
+  bool has_bad;  // an entry is NaN or +inf
   T sum;
 };
 
-/// The same as gradients need it later.
+/// The scale and the sum of a frame, kept for gradients.
 struct KeptSum {
   double scale, sum;
 };
 /// Frames of up to so many entries are short.
 inline constexpr int64_t kShortFrame = 32;
 
-/// Loops over the `count` entries of one frame, which lie next to each other. Where rows may lie
-/// far apart, the loops ask for the memory of those that come `next` while they compute.
+/// Loops over the `count` contiguous entries of one frame. They prefetch the frame `next`, because
+/// rows may be far apart in memory.
 template <class T>
 struct FrameTable {
-  /// A good guess of the scale, such as that of the frame before, saves a look at the entries.
+  /// A good guess of the scale, such as the scale of the frame before, saves a pass over the
+  /// entries.
   void (*sum)(const T* frame, int64_t count, T guess, const T* next, FrameSum<T>* out);
   /// Sets `gradient` to `factor` * exp(entry - scale), or adds that.
   using Spread = void(const T* frame, int64_t count, T scale, T factor, T* gradient, const T* next);
   Spread* set;
   Spread* add;
-  /// Sets `rows` rows of short frames, with `delta` / sum for the factor.
+  /// Sets `rows` rows of short frames, with the factor `delta` / sum.
   void (*set_rows)(const T* frames, int64_t stride, int64_t count, const KeptSum* of, double delta,
                    T* gradients, int64_t gradient_stride, int64_t rows);
 };
@@ -57,7 +58,7 @@ namespace arcgrad::trellis::ARCGRAD_ISA {
 namespace on_frames {
 
 inline constexpr int kWidth = 8;
-/// Vectors per round, so that one does not wait for the other.
+/// Vectors per iteration, for instruction-level parallelism.
 inline constexpr int kUnroll = 4;
 
 template <class T>
@@ -66,15 +67,15 @@ using L = Lanes<T, kWidth>;
 /// exp(x) for x between -87 and 80.
 ARCGRAD_INLINE L<float>::F exp_within(L<float>::F x) {
   using F = L<float>::F;
-  // Without a sign, as the sum may overflow where x is out of range.
+  // Unsigned, because the sum may overflow where x is out of range.
   typedef uint32_t U __attribute__((vector_size(sizeof(F))));
   const F round = F{} + 12582912.0f;  // 1.5 * 2^23: adding it rounds to whole numbers
   const F shifted = x * 1.44269504f + round;
   const F whole = shifted - round;
   // log(2) in two parts, of which the first has few digits, so that its product is exact.
   const F r = (x - whole * 0.693359375f) + whole * 2.12194440e-4f;
-  // The polynomial with the smallest relative error, 3e-9. Its first terms come last, so that what
-  // they round hardly counts.
+  // The minimax polynomial, relative error 3e-9. The largest terms are added last, to lose few
+  // digits.
   const F r2 = r * r;
   F p = (4.166838750e-2f + r * 8.368711216e-3f) + r2 * 1.381461051e-3f;
   p = p * r2 + (4.999999345e-1f + r * 1.666652068e-1f);
@@ -104,8 +105,8 @@ ARCGRAD_INLINE L<double>::F term(L<double>::F x) {
   return exp_of(x < 80.0 ? x : L<double>::F{} + 80.0);
 }
 
-/// The last entries of a frame whose size is no multiple of the width: a whole vector, of which
-/// those lanes that belong to the vector before are `other`.
+/// The last entries of a frame whose size is not a multiple of the width, in the last lanes of a
+/// vector or, for short frames, the first; the other lanes are `other`.
 template <class T>
 ARCGRAD_INLINE typename L<T>::F load_rest(const T* frame, int64_t count, T other) {
   using F = typename L<T>::F;
@@ -123,7 +124,7 @@ ARCGRAD_INLINE typename L<T>::F load_rest(const T* frame, int64_t count, T other
 
 inline constexpr int kRound = kUnroll * kWidth;
 
-/// Asks for the memory that one round of a loop reads.
+/// Prefetches the entries of one iteration.
 template <class T>
 ARCGRAD_INLINE void prefetch_round(const T* at) {
   constexpr int kCacheLine = 64 / static_cast<int>(sizeof(T));
@@ -139,7 +140,7 @@ ARCGRAD_INLINE void for_each(const T* frame, int64_t count, const T* next, Each 
     prefetch_round(next + k);
     for (int u = 0; u < kUnroll; ++u) f(u, load<F>(frame + k + u * kWidth));
   }
-  // With a known number of steps, so that what `f` keeps for each `u` stays in registers.
+  // Unrolled, so that the state of `f` for each `u` stays in registers.
 #pragma GCC unroll 4
   for (int u = 0; u < kUnroll - 1; ++u) {
     if (k + kWidth > count) break;
@@ -159,8 +160,8 @@ ARCGRAD_INLINE T fold(typename L<T>::F lanes, Combine combine) {
   return combine(two[0], two[1]);
 }
 
-/// Where sums are scaled by exp of another number than the largest entry, it must be as close as
-/// this: differences of entries lose digits as they grow.
+/// The largest distance of a scale from the largest entry: differences of entries lose digits as
+/// they grow.
 template <class T>
 inline constexpr T kClose = 8;
 
@@ -181,10 +182,9 @@ template <class T>
   return lane_bits(bad) != 0;
 }
 
-/// Sets `out` from the largest entry and the sum that the guess gave, or `again(scale)` if that was
-/// not close. A guess that is so wrong that sums could overflow is seen by the largest entry.
-/// `added` are the entries added up: NaN and +inf show there, and so rarely do large ones that the
-/// entries can be looked at again.
+/// Sets `out` from the sums relative to the guess, or from `again(scale)` if the guess is not close
+/// to the largest entry. `added` is the sum of the entries: if it is NaN or infinite, they are
+/// checked one by one.
 template <class T, class Again>
 ARCGRAD_INLINE void set_sum(const T* frame, int64_t count, typename L<T>::F added, T largest_entry,
                             typename L<T>::F sums, T guess, Again again,
@@ -275,7 +275,7 @@ ARCGRAD_INLINE void spread_frame(const T* frame, int64_t count, T scale, T facto
   }
   for (; k + kWidth <= count; k += kWidth) put(k);
   if (k == count) return;
-  // What is set may be set twice.
+  // Overlapping vectors may set entries twice.
   if (!kAdd && count > kWidth) return put(count - kWidth);
   const F g = factor * exp_of(load_rest(frame, count, -T(__builtin_inf())) - scale);
   const int skip = count > kWidth ? static_cast<int>(k + kWidth - count) : 0;

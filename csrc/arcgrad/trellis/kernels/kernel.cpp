@@ -10,7 +10,7 @@
 namespace arcgrad::trellis {
 namespace {
 
-/// The mantissas and exponents of weights that are all 0, as those of most targets are.
+/// The mantissas and exponents of weights that are all 0, as in most target graphs.
 constexpr size_t kFewArcs = 4096;
 const std::vector<double> ones(kFewArcs, 1.0), zeros(kFewArcs, 0.0);
 
@@ -51,7 +51,7 @@ Factor::Factor(const char* op, std::shared_ptr<const TrellisGraph> graph_form,
   };
   const auto num_values = static_cast<size_t>(f.num_values);
   begin.resize(num_values);
-  // Sums come after all that leads to them.
+  // Non-emitting states are in topological order.
   std::vector<ScaledSum> sums(num_values - static_cast<size_t>(f.num_emitting));
   for (int32_t v : f.start) begin[v] = Scaled::one();
   for (int32_t v = 0; v < f.num_values; ++v) {

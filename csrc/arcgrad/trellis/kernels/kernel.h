@@ -1,5 +1,8 @@
 #pragma once
 
+// What all kernels have in common: the graph factor of a product as they read it, the options of a
+// run, and its result. registry.h lists the kernels.
+
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -14,20 +17,20 @@
 
 namespace arcgrad::trellis {
 
-/// The graph factor of a product, with its weights turned into mantissas and exponents.
+/// The graph factor of a product with its weights as mantissas and exponents; see isa/simd.h.
 struct Factor {
   Factor(const char* op, std::shared_ptr<const TrellisGraph> form, Weights weights);
 
   std::shared_ptr<const TrellisGraph> form;
   Weights weights;  // contiguous
   /// exp(weight) = mantissa * 2^exponent for each arc; a weight of -inf has mantissa 0. Exponents
-  /// are whole and at most kMaxExponent in size.
+  /// are integers from -kMaxExponent to kMaxExponent.
   std::span<const double> mantissa, exponent;
   /// Whether every weight is 0.
   bool is_unweighted = true;
-  /// The score of each value before the first frame, and from each value to the end after the last.
+  /// The score of each state before the first frame, and of ending a path in it after the last.
   std::vector<Scaled> begin, end;
-  /// What run_dense() derives from the factor, made on first need.
+  /// Data that the `dense` kernel derives from the factor on first use.
   mutable std::once_flag dense_once;
   mutable std::shared_ptr<void> dense;
 
@@ -38,7 +41,7 @@ struct Factor {
 /// Weights beyond 2^22 * log(2), about 2.9 million, saturate in the recursions.
 inline constexpr double kMaxExponent = 1 << 22;
 
-/// A sum of scores of very different size.
+/// A sum of scores of very different magnitude.
 class ScaledSum {
  public:
   void add(double mantissa, double exponent) {
@@ -57,16 +60,16 @@ class ScaledSum {
   Scaled sum_;
 };
 
-/// How a kernel runs.
+/// The options of a kernel.
 struct RunOptions {
   const char* op = "forward_score";
   /// Whether add_gradients() will be called.
   bool keep = true;
-  /// Of the forward values, every so many frames are kept and the rest computed again backwards.
+  /// The forward values of every stride-th frame are kept; the backward pass recomputes the others.
   int32_t stride = 1;
 };
 
-/// A forward recursion over a chunk of examples, with what its gradient needs.
+/// The result of the forward pass over a chunk of examples, with the values that gradients need.
 class Run {
  public:
   virtual ~Run() = default;
@@ -78,8 +81,8 @@ class Run {
   virtual void add_gradients(std::span<const double> deltas,
                              std::span<const EmissionsGrad> emissions,
                              std::span<double> arcs) const = 0;
-  /// Whether add_gradients() clears each row of unset gradients just before it adds there, while
-  /// the row is in the cache. It does so for examples that add something.
+  /// Whether add_gradients() clears each uninitialized row just before it adds to the row, while it
+  /// is in the cache. It does so only for examples that add something.
   virtual bool clears_rows() const { return false; }
   /// The log of the summed posteriors of each frame before they are normalized, of example i.
   virtual std::vector<double> frame_scores(size_t i) const;
@@ -95,16 +98,15 @@ std::unique_ptr<Run> run_csr(std::shared_ptr<const Factor> factor,
 inline constexpr size_t kLanes = 8;
 std::unique_ptr<Run> run_lanes(std::shared_ptr<const Factor> factor,
                                std::span<const Emissions> examples, const RunOptions& options);
-/// One example; the form has offsets.
+/// One example; the graph must be banded.
 std::unique_ptr<Run> run_diagonal(std::shared_ptr<const Factor> factor,
                                   std::span<const Emissions> example, const RunOptions& options);
-/// Some examples by matrix products; the form is dense. Null if the numbers span too wide a range,
-/// and then another kernel must be used.
+/// Some examples by matrix products; the graph must be dense. Returns null if the numbers exceed
+/// the range of double; then another kernel must be used.
 inline constexpr size_t kDenseRows = 16;
 std::unique_ptr<Run> run_dense(std::shared_ptr<const Factor> factor,
                                std::span<const Emissions> examples, const RunOptions& options);
-/// Makes what that derives from a factor for emissions of a dtype, so that threads need not wait
-/// for the first of them.
+/// Computes the data that run_dense() derives from a factor for emissions of a dtype.
 void prepare_dense(const Factor& factor, DType emissions);
 
 }  // namespace arcgrad::trellis

@@ -8,13 +8,13 @@
 namespace arcgrad::trellis {
 namespace {
 
-/// Exponents grow by less than 2^23 per frame, so they fit 32 bits between two of these.
+/// Exponents grow by less than 2^23 per frame, so 32 bits suffice for this many frames.
 constexpr int32_t kFramesPerRebase = 64;
-/// Posteriors of arcs are summed in the type of the recursion for so many frames, then in double.
+/// Posteriors of arcs are summed in the type of the recursion for this many frames, then in double.
 constexpr int32_t kFramesPerFlush = 32;
 
-/// The exponent of an impossible arc: below that of any other, but the sum of it and a dead score
-/// still fits.
+/// The exponent of an arc of weight -inf: below all others, but its sum with kDead does not
+/// overflow.
 constexpr int32_t kDeadWeight = -(1 << 29) + (1 << 25);
 
 template <class T>
@@ -30,7 +30,7 @@ void fill_terms(const Rows& rows, const Factor& factor, std::vector<T>& mantissa
   }
 }
 
-/// Scores of a boundary, which are those of all lanes.
+/// Converts the scores at a boundary, which are the same in all lanes.
 template <class T>
 void fill_scores(const std::vector<Scaled>& scores, std::vector<T>& mantissa,
                  std::vector<Exponent<T>>& exponent) {
@@ -46,7 +46,7 @@ void fill_scores(const std::vector<Scaled>& scores, std::vector<T>& mantissa,
   }
 }
 
-/// Where a frame's emissions are put; each thread has one place.
+/// Memory of the thread for the emissions of one frame.
 template <class T>
 Scores<T> scratch(size_t count) {
   static thread_local std::vector<T> mantissa;
@@ -90,7 +90,7 @@ RowWeights<T>::RowWeights(const Factor& factor) {
 }
 
 template <class T, int W>
-void RowsRun<T, W>::Frames::reserve(size_t count) {
+void RowsRun<T, W>::FrameValues::reserve(size_t count) {
   if (count <= capacity) return;
   mantissa = Block<T>(static_cast<int64_t>(count));
   exponent = Block<Q>(static_cast<int64_t>(count));
@@ -192,7 +192,7 @@ void RowsRun<T, W>::finish(int32_t t, Scores<T> values, const int64_t* base) {
   if (!ends) return;
   T mantissa[W];
   Q exponent[W];
-  // After a frame all paths are at a place; before the first they may be anywhere.
+  // After a frame, all paths are in an emitting state; before the first they may be in any state.
   if (t > 0)
     steps_->finish(shape_, values, weights_->end_mantissa.data(), weights_->end_exponent.data(),
                    mantissa, exponent);
@@ -265,7 +265,8 @@ struct RowsRun<T, W>::Backward {
 
 template <class T, int W>
 void RowsRun<T, W>::add_boundary(Backward& state, int32_t lane) const {
-  // Value i leads to sum s with the score v[i] * w * end[s].
+  // The score of paths through the arc from state i to the non-emitting state s is v[i] * w *
+  // end[s].
   const TrellisGraph& form = *factor_->form;
   const int32_t t = examples_[lane].frames;
   const Scores<T> v = values(t, state.segment);
@@ -324,10 +325,10 @@ void RowsRun<T, W>::run_backward(Backward& state) const {
           b.exponent[v * W + l] = weights_->end_exponent[v];
         }
     const Scores<T> v = values(t, state.segment), before = values(t - 1, state.segment);
-    // After the frames that may have been made again, since they use the same scratch.
+    // After values(), which may use the same scratch memory.
     const Scores<T> emissions = scratch<T>(num_slots * W);
     split(t, emissions);
-    // The unit of posteriors changes only where scores were rebased.
+    // The unit of posteriors changes only at frames where exponents were rebased.
     if (t == frames_ || t % kFramesPerRebase <= 1 || t % kFramesPerRebase == kFramesPerRebase - 1)
       for (int l = 0; l < W; ++l) {
         const double total = total_[l].is_zero() ? 0.0 : total_[l].exponent;
@@ -342,7 +343,7 @@ void RowsRun<T, W>::run_backward(Backward& state) const {
       }
     T sum[W], scale[W];
     steps_->posteriors(shape_, emissions, v, b, unit, posterior, sum, g);
-    // An example that has not begun, or adds nothing, has no scores and so no sum.
+    // The sum is 0 for an example that has ended or has no gradient.
     for (int l = 0; l < W; ++l) scale[l] = sum[l] > T{0} ? delta[l] / sum[l] : T{0};
     for (size_t l = 0; l < examples_.size(); ++l)
       if (t == examples_[l].frames && sum[l] > T{0})

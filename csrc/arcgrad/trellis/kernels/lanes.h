@@ -1,5 +1,17 @@
 #pragma once
 
+// The `lanes` and `csr` kernels: the forward-backward algorithm (Rabiner 1989; Mohri 2009 for
+// epsilon arcs) over the sparse rows of any graph, with the recursion that trellis_graph.h gives.
+// `lanes` runs 8 examples of a graph at once: lane l of every vector belongs to example l, so that
+// the terms of the graph are read once for all, and vectors need no shuffles whatever the shape of
+// the graph. `csr` is the same code with one lane, in double. Invariant: after frame t the value of
+// state v for lane l is the score of all paths that end in v, a mantissa and an exponent
+// (isa/simd.h) relative to a base per lane that changes every few frames. Lanes do not interact; an
+// example that is shorter than the others is zero from its last frame on. Cost: one multiplication
+// per frame, term and example; memory for the values of all frames, or of every stride-th frame,
+// and then the frames in between are computed twice. lanes_loops.h has the loops over states; this
+// class runs them over frames.
+
 #include <array>
 #include <memory>
 #include <vector>
@@ -10,13 +22,13 @@
 
 namespace arcgrad::trellis {
 
-/// The weights of a factor in the order of its rows, as a recursion of type T reads them.
+/// The weights of a factor in the order of its rows, in type T.
 template <class T>
 struct RowWeights {
   explicit RowWeights(const Factor& factor);
   std::vector<T> in_mantissa, out_mantissa;
   std::vector<Exponent<T>> in_exponent, out_exponent;
-  /// The scores of values before the first and after the last frame.
+  /// The scores of states before the first and after the last frame.
   std::vector<T> begin_mantissa, end_mantissa;
   std::vector<Exponent<T>> begin_exponent, end_exponent;
 };
@@ -31,7 +43,7 @@ class RowsRun final : public Run {
  public:
   RowsRun(std::shared_ptr<const Factor> factor, std::shared_ptr<const RowWeights<T>> weights);
 
-  /// Runs forward; may be called again with other examples, and then reuses its memory.
+  /// Computes the forward pass. Another call with other examples reuses the memory.
   void forward(std::span<const Emissions> examples, const RunOptions& options);
 
   bool clears_rows() const override { return true; }
@@ -43,8 +55,8 @@ class RowsRun final : public Run {
   using Q = Exponent<T>;
   struct Backward;
 
-  /// Memory that is not initialized.
-  struct Frames {
+  /// The values of some frames, uninitialized.
+  struct FrameValues {
     Block<T> mantissa;
     Block<Q> exponent;
     size_t capacity = 0;
@@ -53,9 +65,9 @@ class RowsRun final : public Run {
   };
 
   size_t frame_size() const { return static_cast<size_t>(shape_.num_values) * W; }
-  /// Frames between two checkpoints, made again on the way back.
+  /// Recomputed frames between two kept ones.
   struct Segment {
-    Frames frames;
+    FrameValues frames;
     int32_t index = -1;
   };
   /// The values of frame t.
@@ -75,11 +87,11 @@ class RowsRun final : public Run {
   WeightedRows<T> in_, out_;
   const char* op_ = "";
   std::vector<Emissions> examples_;
-  std::array<int32_t, W> count_{};  // how many of the form's labels each example has
+  std::array<int32_t, W> count_{};  // the slots whose label the example has
   int32_t frames_ = 0;
   int32_t stride_ = 1;
-  Frames history_;             // every stride_-th frame
-  Frames rolling_;             // two frames, where not all are kept
+  FrameValues history_;        // every stride_-th frame
+  FrameValues rolling_;        // two frames, where not all are kept
   std::vector<int64_t> base_;  // of frame t and lane l at t * W + l
   std::array<Scaled, W> total_;
 };

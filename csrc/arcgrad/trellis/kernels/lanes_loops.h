@@ -1,7 +1,7 @@
 #pragma once
 
-// The steps of the recursion over sparse rows, for `W` examples side by side: entry (v, lane) of an
-// array of values is at v * W + lane.
+// The loops of the `lanes` and `csr` kernels over the states of one frame, for `W` examples: entry
+// (v, lane) of an array of values is at v * W + lane. lanes.h explains the algorithm.
 
 #include <cstdint>
 
@@ -34,36 +34,36 @@ struct WeightedRows {
 
 struct Shape {
   int32_t num_emitting, num_values, num_slots;
-  const int32_t* slot;   // of each place
+  const int32_t* slot;   // of each emitting state
   const int32_t* label;  // of each slot, ascending
 };
 
 template <class T>
 struct LanesTable {
-  /// Splits the emissions of one frame: lane l reads row[l][label * stride[l]] for the first
-  /// count[l] of the labels; the other slots are dead. Returns whether one is NaN or +inf.
+  /// Converts the emissions of one frame to scores: lane l reads row[l][label * stride[l]] for the
+  /// first count[l] of the labels; the other slots are zero. Returns whether one is NaN or +inf.
   bool (*split)(const Shape& shape, const T* const* row, const int64_t* stride,
                 const int32_t* count, Scores<T> out);
   /// One frame forward.
   void (*forward)(const Shape& shape, const WeightedRows<T>& in, ConstScores<T> emissions,
                   ConstScores<T> from, Scores<T> to);
-  /// The posteriors v * b * 2^-unit of places, their sum, and e * b in `g`.
+  /// The posteriors v * b * 2^-unit of emitting states, their sum, and e * b in `g`.
   void (*posteriors)(const Shape& shape, ConstScores<T> emissions, ConstScores<T> v,
                      ConstScores<T> b, const Exponent<T>* unit, T* posterior, T* sum, Scores<T> g);
-  /// One frame backward, from `g` to `b`; fills `g` of sums. With `arc`, also adds the posterior of
-  /// each term: v is that of the frame before, `scale` is delta / sum.
+  /// One frame backward, from `g` to `b`; fills `g` of non-emitting states. With `arc`, also adds
+  /// the posterior of each term: v is that of the frame before, `scale` is delta / sum.
   void (*backward)(const Shape& shape, const WeightedRows<T>& out, Scores<T> g, Scores<T> b,
                    const T* v_mantissa, const Exponent<T>* v_exponent, const Exponent<T>* unit,
                    const T* scale, T* arc);
-  /// The sum over places of values times `end`, not normalized.
+  /// The sum over emitting states of values times `end`, not normalized.
   void (*finish)(const Shape& shape, ConstScores<T> values, const T* end_mantissa,
                  const Exponent<T>* end_exponent, T* mantissa, Exponent<T>* exponent);
-  /// Sums posterior * scale over the places of each slot.
+  /// Sums posterior * scale over the states of each slot.
   void (*gather)(const Shape& shape, const T* posterior, const T* scale, T* slots);
-  /// The same, added to what is there.
+  /// The same, added to `slots`.
   void (*collect)(const Shape& shape, const T* posterior, const T* scale, T* slots);
   /// Adds the slots of each lane to row[lane] at their labels, of which there are count[lane]; a
-  /// null row is left out.
+  /// null row is skipped.
   void (*scatter)(const Shape& shape, const T* slots, T* const* row, const int32_t* count);
   /// Subtracts from the exponents of each lane the largest of them, and writes what that was.
   void (*rebase)(int32_t count, Scores<T> scores, Exponent<T>* shift);
@@ -93,9 +93,9 @@ struct LanesLoops {
   using I = typename L::I;
   using Q = Exponent<T>;
 
-  /// Below the exponent of every term, dead ones with the lowest weights included.
+  /// Below the exponent of every term, also of a zero score with the lowest weight.
   static constexpr int32_t kNone = kDead - (1 << 29);
-  /// Two dead exponents make one that leaves no room below it.
+  /// The sum of two exponents of zero is near the lowest integer, so it is bounded.
   ARCGRAD_INLINE static I above_dead(I exponent) { return larger<I>(exponent, I{} + kDead); }
 
   /// Whether 8 labels from slot s on are consecutive and every lane has them.
@@ -270,12 +270,12 @@ struct LanesLoops {
       const auto exponent_of = [&](int32_t k) {
         return load<I>(g.exponent + int64_t{out.index[k]} * W) + out.exponent[k];
       };
-      F share = F{};
-      const auto find_share = [&] {
+      F scaled_v = F{};
+      const auto find_scaled_v = [&] {
         if constexpr (with_arcs) {
           I shift = above_dead(load<I>(v_exponent + to) + above_dead(top)) - base;
           shift = shift < most ? shift : most;
-          share = load<F>(v_mantissa + to) * power<L>(shift) * factor;
+          scaled_v = load<F>(v_mantissa + to) * power<L>(shift) * factor;
         }
       };
       const auto add_term = [&](int32_t k, I term_q) {
@@ -284,7 +284,7 @@ struct LanesLoops {
         sum += term;
         if constexpr (with_arcs) {
           const int64_t a = int64_t{k} * W;
-          store(arc + a, load<F>(arc + a) + term * share);
+          store(arc + a, load<F>(arc + a) + term * scaled_v);
         }
       };
       const auto add_few = [&](auto count) {
@@ -292,7 +292,7 @@ struct LanesLoops {
           kept[i] = exponent_of(begin + i);
           top = larger<I>(top, kept[i]);
         }
-        find_share();
+        find_scaled_v();
         for (int i = 0; i < count(); ++i) add_term(begin + i, kept[i]);
       };
       switch (end - begin) {
@@ -310,7 +310,7 @@ struct LanesLoops {
           break;
         default:
           for (int32_t k = begin; k < end; ++k) top = larger<I>(top, exponent_of(k));
-          find_share();
+          find_scaled_v();
           for (int32_t k = begin; k < end; ++k) add_term(k, exponent_of(k));
       }
       normalize<L>(sum, top, m, q);
@@ -334,7 +334,7 @@ struct LanesLoops {
 
   static void gather(const Shape& shape, const T* posterior, const T* scale, T* slots) {
     const F factor = load<F>(scale);
-    // Places are ordered by node, so if they are as many as labels they often have their order.
+    // States are ordered by node, so if there are as many as labels, state p often has slot p.
     bool is_identity = shape.num_emitting == shape.num_slots;
     for (int32_t p = 0; is_identity && p < shape.num_emitting; ++p)
       is_identity = shape.slot[p] == p;
