@@ -58,6 +58,7 @@ std::vector<std::vector<Graph>> best_paths(const std::vector<Graph>& graphs, int
 Graph union_(const std::vector<Graph>& graphs);
 Graph concat(const std::vector<Graph>& graphs);
 Graph closure(const Graph& graph);
+Graph power(const Graph& graph, int64_t n);
 
 // Weights
 Graph negate(const Graph& graph);

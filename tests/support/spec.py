@@ -265,6 +265,10 @@ def shorter(x: Language) -> Language:
     return {string: s for string, s in x.items() if max(map(len, string)) <= LENGTH}
 
 
+def power(x: Language, n: int) -> Language:
+    return concat(*[x] * n)
+
+
 def closure(x: Language) -> Language:
     # Any number of empty rounds may come before each round and after the last.
     pause = -math.log1p(-math.exp(x.get(EMPTY, -math.inf)))
@@ -685,6 +689,8 @@ OPS = [
         "cyclic",
         **on_strings,
     ),
+    Op("power", lambda g: ag.power(g, 2), lambda x: power(x, 2), one(graphs())),
+    Op("power", lambda g: ag.power(g, 0), lambda x: power(x, 0), one(graphs()), "zero"),
     Op("closure", ag.closure, closure, one(closable()), read=strings),
     Op("closure", ag.closure, closure, one(closable(cyclic=True)), "cyclic", **on_strings),
     # Arithmetic of weights

@@ -28,9 +28,9 @@ class ViterbiScoreRule final : public Rule {
 };
 
 /// The transpose of the above: sums along the path.
-class PathSumRule final : public Rule {
+class ViterbiScoreGradRule final : public Rule {
  public:
-  explicit PathSumRule(Column arcs) : arcs_(std::move(arcs)) {}
+  explicit ViterbiScoreGradRule(Column arcs) : arcs_(std::move(arcs)) {}
 
   void add(std::span<const Weights> deltas, std::span<Gradient* const> grads) const override {
     double sum = 0.0;
@@ -57,7 +57,7 @@ std::vector<Graph> ViterbiScoreRule::record(std::span<const Graph> deltas,
   Gradient* const grads[] = {&grad};
   add(delta, grads);
   std::unique_ptr<Rule> rule;
-  if (tracks(deltas[0])) rule = std::make_unique<PathSumRule>(arcs_);
+  if (tracks(deltas[0])) rule = std::make_unique<ViterbiScoreGradRule>(arcs_);
   return {arcgrad::record(op, topology_, grad.sum(), {&deltas[0], 1}, std::move(rule))};
 }
 

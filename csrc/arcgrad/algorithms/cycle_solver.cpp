@@ -74,7 +74,7 @@ class BestPathTree {
   }
 
  private:
-  struct Node {
+  struct TreeNode {
     int32_t arc = -1;  // the last arc of its path
     // The children of a tree node are a doubly linked list.
     int32_t first_child = -1, next = -1, previous = -1;
@@ -140,13 +140,13 @@ class BestPathTree {
   }
   /// Makes `arc` the last arc of the path to a node.
   void move(int32_t node, int32_t arc) {
-    Node& here = nodes_[node];
+    TreeNode& here = nodes_[node];
     if (here.arc >= 0) {
       (here.previous >= 0 ? nodes_[here.previous].next : nodes_[arcs_[here.arc].from].first_child) =
           here.next;
       if (here.next >= 0) nodes_[here.next].previous = here.previous;
     }
-    Node& parent = nodes_[arcs_[arc].from];
+    TreeNode& parent = nodes_[arcs_[arc].from];
     here = {arc, -1, parent.first_child, -1, here.is_queued, true};
     if (here.next >= 0) nodes_[here.next].previous = node;
     parent.first_child = node;
@@ -157,7 +157,7 @@ class BestPathTree {
   bool is_positive_ = false;
   std::vector<double> score_;
   std::vector<double> largest_;  // of the weights and sums on the path to each node
-  std::vector<Node> nodes_;
+  std::vector<TreeNode> nodes_;
   std::deque<int32_t> queue_;
   std::vector<int32_t> below_;
 };

@@ -16,7 +16,8 @@ Weights restrict_to(const Distances& distances, const Weights& tangent) {
   return out;
 }
 
-/// Calls `write` with a gradient over these arcs, and adds it to `grad`, that of the op's input.
+/// Calls `write` with a gradient over these arcs, and adds it to `grad`, the gradient of
+/// the op's input.
 template <class Write>
 void add_from(const Distances& distances, Gradient& grad, Write write) {
   if (distances.arcs.empty()) return write(grad);

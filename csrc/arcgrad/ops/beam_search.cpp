@@ -39,7 +39,7 @@ struct LatticeArc {
 
 /// The kept nodes and arcs. Nodes are in topological order, and so are arcs.
 template <class T>
-struct Lattice {
+struct SearchLattice {
   int32_t num_nodes = 0;
   std::vector<int32_t> start, accept;
   PodVector<LatticeArc<T>> arcs;
@@ -56,7 +56,7 @@ class BeamSearch {
         pruning_(pruning),
         slot_(static_cast<size_t>(topology.num_nodes()), -1) {}
 
-  const Lattice<T>& run(int32_t frames, int32_t labels) {
+  const SearchLattice<T>& run(int32_t frames, int32_t labels) {
     for (const int32_t node : topology_.start()) enter(node, 0.0);
     const size_t num_start = reached_.size();
     finish_frame(-1, frames == 0);
@@ -330,7 +330,7 @@ class BeamSearch {
   std::vector<EpsilonArc> epsilon_arcs_;
   std::vector<int32_t> active_, kept_;
   std::vector<double> scores_;
-  Lattice<T> lattice_;
+  SearchLattice<T> lattice_;
 };
 
 /// The nodes and arcs of a lattice on paths within lattice_beam of the best path.
@@ -341,7 +341,7 @@ struct Selection {
 };
 
 template <class T>
-Selection select(const Lattice<T>& lattice, double lattice_beam) {
+Selection select(const SearchLattice<T>& lattice, double lattice_beam) {
   const auto num_nodes = static_cast<size_t>(lattice.num_nodes);
   const int64_t num_arcs = lattice.arcs.size();
   Selection out{std::vector<int32_t>(num_nodes, -1), 0,
@@ -379,7 +379,7 @@ Selection select(const Lattice<T>& lattice, double lattice_beam) {
 
 /// The chosen part of a lattice as a graph, its arcs in the order of their sources.
 template <class T>
-Graph record_lattice(const Graph& graph, const Graph& emissions, const Lattice<T>& lattice,
+Graph record_lattice(const Graph& graph, const Graph& emissions, const SearchLattice<T>& lattice,
                      const Selection& chosen) {
   const Topology& t = graph.topology();
   const auto ilabel = t.ilabel(), olabel = t.olabel();
@@ -456,7 +456,7 @@ Graph beam_search(const Graph& graph, const Graph& emissions, const Pruning& pru
     const auto weight = weights.view<T>(), emission = scores.view<T>();
     check_readable(graph.topology(), emissions, emission);
     BeamSearch<T> search(graph.topology(), weight.data(), emission.data(), pruning);
-    const Lattice<T>& lattice = search.run(frames, labels);
+    const SearchLattice<T>& lattice = search.run(frames, labels);
     return record_lattice(graph, emissions, lattice, select(lattice, pruning.lattice_beam));
   });
 }

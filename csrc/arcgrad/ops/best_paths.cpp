@@ -37,8 +37,8 @@ class PrefixTree {
 
   int64_t add(int64_t parent, int32_t arc) {
     // Skew-binary jump lengths (Myers 1983): any ancestor is O(log depth) jumps away.
-    const Entry& p = entries_[parent];
-    const Entry &near = entries_[p.jump], &far = entries_[near.jump];
+    const Prefix& p = entries_[parent];
+    const Prefix &near = entries_[p.jump], &far = entries_[near.jump];
     const int64_t jump = p.depth - near.depth == near.depth - far.depth ? near.jump : parent;
     entries_.push_back({parent, jump, p.depth + 1, arc});
     return static_cast<int64_t>(entries_.size()) - 1;
@@ -68,7 +68,7 @@ class PrefixTree {
   }
 
  private:
-  struct Entry {
+  struct Prefix {
     int64_t parent, jump;
     int32_t depth, arc;
   };
@@ -81,7 +81,7 @@ class PrefixTree {
     return path;
   }
 
-  std::vector<Entry> entries_{{kEmpty, kEmpty, 0, kEnd}};
+  std::vector<Prefix> entries_{{kEmpty, kEmpty, 0, kEnd}};
 };
 
 /// The order of a priority queue: by loss, then by path.
@@ -143,7 +143,7 @@ class PathSearch {
     while (!queue_.empty()) {
       constexpr int64_t kBetweenPolls = 256;
       if (++count_ % kBetweenPolls == 0) poll_interrupt();
-      const Item item = queue_.top();
+      const PathEntry item = queue_.top();
       queue_.pop();
       const Step step = steps_[item.steps.begin];
       push(tree_.parent(item.path), item.loss_before, {item.steps.begin + 1, item.steps.end});
@@ -159,25 +159,25 @@ class PathSearch {
     int32_t arc, dst;
   };
   /// The steps from a node, the best first.
-  struct Range {
+  struct StepRange {
     int64_t begin, end;
   };
   /// A path that ends with the first of some steps.
-  struct Item {
+  struct PathEntry {
     double loss;
     int64_t path;
     double loss_before;
-    Range steps;
+    StepRange steps;
   };
 
-  void push(int64_t path, double loss, Range steps) {
+  void push(int64_t path, double loss, StepRange steps) {
     if (steps.begin == steps.end) return;
     const Step& first = steps_[steps.begin];
     queue_.push({loss + first.loss, tree_.add(path, first.arc), loss, steps});
   }
 
-  Range steps_from(int32_t node) {
-    Range& range = steps_of_[node];
+  StepRange steps_from(int32_t node) {
+    StepRange& range = steps_of_[node];
     if (range.begin == range.end) {
       range.begin = static_cast<int64_t>(steps_.size());
       append_steps(node, 0.0);
@@ -199,8 +199,8 @@ class PathSearch {
   const Losses& losses_;
   PrefixTree tree_;
   std::vector<Step> steps_;
-  std::vector<Range> steps_of_;
-  std::priority_queue<Item, std::vector<Item>, IsWorse> queue_{IsWorse{tree_}};
+  std::vector<StepRange> steps_of_;
+  std::priority_queue<PathEntry, std::vector<PathEntry>, IsWorse> queue_{IsWorse{tree_}};
   int64_t count_ = 0;
 };
 
@@ -211,7 +211,7 @@ class StringSearch {
   StringSearch(const Losses& losses, int64_t n)
       : losses_(losses), n_(static_cast<size_t>(n)), position_(positions(losses.topology())) {
     slot_.resize(position_.size(), -1);
-    Item root{0.0, PrefixTree::kEmpty, {}};
+    StringEntry root{0.0, PrefixTree::kEmpty, {}};
     for (const int32_t node : losses.topology().start())
       root.places.push_back({node, PrefixTree::kEmpty, losses.of_start(node)});
     queue_.push_back(std::move(root));
@@ -223,7 +223,7 @@ class StringSearch {
     while (!queue_.empty()) {
       poll_interrupt();
       std::ranges::pop_heap(queue_, IsWorse{tree_});
-      const Item item = std::move(queue_.back());
+      const StringEntry item = std::move(queue_.back());
       queue_.pop_back();
       if (item.places.empty()) return tree_.arcs(item.path);
       extend(item);
@@ -240,7 +240,7 @@ class StringSearch {
     double loss;
   };
   /// The best of some places, or a whole path if there are none.
-  struct Item {
+  struct StringEntry {
     double loss;
     int64_t path;
     std::vector<Place> places;
@@ -263,7 +263,7 @@ class StringSearch {
   }
 
   /// Replaces an item by its string, ended or extended by one label.
-  void extend(const Item& item) {
+  void extend(const StringEntry& item) {
     const Topology& t = losses_.topology();
     const auto olabel = t.olabel();
     // In topological order, the best path to a node is final once all nodes before it are done.
@@ -306,14 +306,14 @@ class StringSearch {
     for (; !turns.empty(); turns.pop()) leave(places[slot_[t.order().node(turns.top())]]);
     for (const Place& p : places) slot_[p.node] = -1;
 
-    std::vector<Item> items;
+    std::vector<StringEntry> items;
     if (end.loss < kInf) items.push_back({end.loss, end.path, {}});
     std::ranges::stable_sort(longer, {}, &Longer::label);
     for (size_t k = 0; k < longer.size(); ++k) {
       const Place& place = longer[k].place;
       if (k == 0 || longer[k].label != longer[k - 1].label)
         items.push_back({place.loss, place.path, {}});
-      Item& last = items.back();
+      StringEntry& last = items.back();
       last.places.push_back(place);
       if (IsWorse{tree_}(last, place)) {
         last.loss = place.loss;
@@ -321,7 +321,7 @@ class StringSearch {
       }
     }
     tighten(items);
-    for (Item& each : items) {
+    for (StringEntry& each : items) {
       if (each.loss > bound_) continue;
       queue_.push_back(std::move(each));
       std::ranges::push_heap(queue_, IsWorse{tree_});
@@ -334,9 +334,9 @@ class StringSearch {
 
   /// The losses of items are the losses of distinct strings. So the n-th smallest is a bound on the
   /// loss of the n best strings, and paths of more loss are dropped.
-  void tighten(const std::vector<Item>& items) {
+  void tighten(const std::vector<StringEntry>& items) {
     std::vector<double> found;
-    for (const Item& item : items) found.push_back(item.loss);
+    for (const StringEntry& item : items) found.push_back(item.loss);
     std::ranges::sort(found);
     // The smallest is the loss of the item that was extended, which is counted already.
     for (size_t k = smallest_.empty() ? 0 : 1; k < found.size(); ++k) {
@@ -353,7 +353,7 @@ class StringSearch {
   /// Of each node, among the places of the item that is being extended.
   std::vector<int32_t> slot_;
   PrefixTree tree_;
-  std::vector<Item> queue_;
+  std::vector<StringEntry> queue_;
   std::priority_queue<double> smallest_;
   double bound_ = kInf;
 };

@@ -1,0 +1,22 @@
+#include <algorithm>
+
+#include "arcgrad/autograd/tape.h"
+#include "arcgrad/ops.h"
+#include "arcgrad/runtime/error.h"
+
+namespace arcgrad {
+
+Graph power(const Graph& graph, int64_t n) {
+  require(n >= 0, "power", "n must be 0 or more, but it is ", n);
+  if (n == 0) {
+    Arrays arrays;
+    arrays.num_nodes = 1;
+    arrays.start = arrays.accept = {0};
+    return record_moves("power", std::move(arrays), {{graph, ArcMap::gather({})}});
+  }
+  require_size("power", "copies of the graph", n);
+  require_size("power", "nodes", n * std::max(graph.num_nodes(), 1));
+  return concat(std::vector<Graph>(static_cast<size_t>(n), graph));
+}
+
+}  // namespace arcgrad
