@@ -11,7 +11,10 @@
 #include <string>
 #include <vector>
 
+#include "arcgrad/algorithms/batch.h"
+#include "arcgrad/algorithms/product.h"
 #include "arcgrad/arcgrad.h"
+#include "arcgrad/autograd/backward.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

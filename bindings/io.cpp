@@ -137,7 +137,7 @@ Raises:
   m.def(
       "product_bound",
       [](const Graph& graph) -> std::optional<std::pair<int64_t, int64_t>> {
-        const auto& product = graph.product();
+        const auto* product = graph.product();
         if (!product || product->is_built()) return std::nullopt;
         // Each node and arc occurs at most once per frame boundary.
         const int64_t copies = product->emissions().num_nodes();

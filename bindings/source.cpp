@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "arcgrad/autograd/tape.h"
+#include "arcgrad/autograd/backward.h"
 #include "common.h"
 
 namespace arcgrad::bindings {

@@ -1,5 +1,4 @@
-#include "arcgrad/autograd/tape.h"
-
+#include "arcgrad/autograd/backward.h"
 #include "common.h"
 
 namespace arcgrad::bindings {

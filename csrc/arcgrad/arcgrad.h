@@ -2,9 +2,7 @@
 
 /// Everything a C++ program needs.
 
-#include "arcgrad/algorithms/batch.h"
-#include "arcgrad/algorithms/product.h"
-#include "arcgrad/autograd/tape.h"
+#include "arcgrad/autograd/autograd.h"
 #include "arcgrad/core/graph.h"
 #include "arcgrad/io/io.h"
 #include "arcgrad/ops.h"
@@ -12,3 +10,4 @@
 #include "arcgrad/tokens/alignments.h"
 #include "arcgrad/tokens/tokens.h"
 #include "arcgrad/tokens/trie.h"
+#include "arcgrad/trellis/explain.h"

@@ -4,7 +4,7 @@
 
 #include <span>
 
-#include "arcgrad/autograd/tape.h"
+#include "arcgrad/autograd/arc_map.h"
 #include "arcgrad/core/graph.h"
 #include "arcgrad/core/semiring.h"
 

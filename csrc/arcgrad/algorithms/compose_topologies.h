@@ -1,6 +1,6 @@
 #pragma once
 
-#include "arcgrad/autograd/tape.h"
+#include "arcgrad/autograd/arc_map.h"
 
 namespace arcgrad {
 
@@ -10,8 +10,5 @@ struct Composed {
   ArcMap first, second;
 };
 Composed compose_topologies(const char* op, const Topology& first, const Topology& second);
-
-/// compose(), recorded under the name of the op that asked for it.
-Graph compose_as(const char* op, const Graph& first, const Graph& second);
 
 }  // namespace arcgrad

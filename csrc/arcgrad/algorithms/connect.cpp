@@ -61,8 +61,6 @@ bool have_arcs_except(int32_t num_nodes, std::span<const int32_t> end,
   return std::ranges::find(has_arc, 0) == has_arc.end();
 }
 
-}  // namespace
-
 bool find_dead_ends(const Topology& t) {
   // Following arcs backwards ends at a node without any, which has to be a start; and so forwards.
   return !have_arcs_except(t.num_nodes(), t.dst(), t.start()) ||
@@ -70,7 +68,7 @@ bool find_dead_ends(const Topology& t) {
 }
 
 Connected trim(const Topology& t) {
-  if (t.is_acyclic() && !t.has_dead_ends()) return {};
+  if (t.is_acyclic() && !has_dead_ends(t)) return {};
   Buffer<uint8_t> marks(static_cast<size_t>(t.num_nodes()), 0);
   if (!mark_in_order(t, marks)) {
     mark(t.out(), t.start(), 1, marks);
@@ -91,6 +89,16 @@ Connected trim(const Topology& t) {
   arcs.resize(num_arcs);
   auto topology = std::make_shared<const Topology>(renumber(t, node, num_nodes, arcs));
   return {std::move(topology), std::move(arcs)};
+}
+
+}  // namespace
+
+bool has_dead_ends(const Topology& topology) {
+  return topology.memo<bool>(Memo::has_dead_ends, [&] { return find_dead_ends(topology); });
+}
+
+const Connected& connected(const Topology& topology) {
+  return topology.memo<Connected>(Memo::connected, [&] { return trim(topology); });
 }
 
 }  // namespace arcgrad

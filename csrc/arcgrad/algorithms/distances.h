@@ -1,7 +1,7 @@
 #pragma once
 
 #include "arcgrad/algorithms/path_scores.h"
-#include "arcgrad/autograd/tape.h"
+#include "arcgrad/autograd/arc_map.h"
 
 namespace arcgrad {
 

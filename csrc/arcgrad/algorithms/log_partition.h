@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "arcgrad/algorithms/path_scores.h"
-#include "arcgrad/autograd/tape.h"
+#include "arcgrad/autograd/arc_map.h"
 
 namespace arcgrad {
 

@@ -7,17 +7,17 @@
 namespace arcgrad {
 namespace {
 
-/// Follows the arc maps once somebody wants the gradient of the arcs.
+/// Builds the arc maps when the gradient of the arcs is needed.
 class ProductRule final : public Rule {
  public:
   explicit ProductRule(std::shared_ptr<const Product> product) : product_(std::move(product)) {}
 
   void add(std::span<const Weights> deltas, std::span<Gradient* const> grads) const override {
-    product_->built().rule->add(deltas, grads);
+    product_->rule().add(deltas, grads);
   }
   std::vector<Graph> record(std::span<const Graph> deltas,
                             const std::vector<bool>& wanted) const override {
-    return product_->built().rule->record(deltas, wanted);
+    return product_->rule().record(deltas, wanted);
   }
 
  private:
@@ -27,7 +27,7 @@ class ProductRule final : public Rule {
 Graph make_product(const char* op, const Graph& first, const Graph& second) {
   auto product = std::make_shared<const Product>(op, first, second);
   auto state = std::make_shared<GraphState>();
-  state->product = product;
+  state->deferred = product;
   Graph out(std::move(state));
   const Graph factors[] = {product->first(), product->second()};
   if (tracks(factors))
@@ -56,7 +56,7 @@ Product::Product(const char* op, const Graph& first, const Graph& second)
       second_(second.snapshot()),
       is_emissions_first_(!is_emissions(second)) {}
 
-const Product::Built& Product::built() const {
+const Deferred::Built& Product::built() const {
   once_.call([this] {
     Composed composed = compose_topologies(op_, first_.topology(), second_.topology());
     built_.topology = std::make_shared<Topology>(std::move(composed.arrays));
@@ -65,53 +65,63 @@ const Product::Built& Product::built() const {
     built_.weights = move_weights(built_.topology->num_arcs(), dtype(), inputs);
     auto rule = make_moves_rule(inputs);
     rule->op = op_;
-    built_.rule = std::move(rule);
+    rule_ = std::move(rule);
   });
   return built_;
 }
 
+const Rule& Product::rule() const {
+  built();
+  return *rule_;
+}
+
+const Product* Graph::product() const {
+  return static_cast<const Product*>(state_->deferred.get());
+}
+
+namespace {
+
+/// The composition of a product with a further graph as a product again, so that the order of
+/// writing does not matter; no graph if labels do not allow it. With g matched on both sides by
+/// labels that survive, h can be composed with g first:
+///   (g e) h = (g h) e  or  e (g h),   (e g) h = e (g h),   and the same from the left.
+Graph extend_product(const char* op, const Graph& deferred, const Graph& other,
+                     bool is_other_second) {
+  if (!may_bypass(deferred)) return nullptr;
+  const Product& product = *deferred.product();
+  const auto [g, e] = factors_of(deferred);
+  const bool is_other_acceptor = other.topology().is_acceptor();
+  // The side of g that meets the other graph.
+  const bool is_outer_free = product.side() == (is_other_second ? Side::input : Side::output);
+  if (!is_outer_free && !is_other_acceptor && !g.topology().is_acceptor()) return nullptr;
+  if (tracks(deferred)) product.bypass();
+  const Graph graph = is_other_second ? compose_as(op, g, other) : compose_as(op, other, g);
+  // The emissions stay on their side, unless the other graph comes between and is an acceptor.
+  const bool is_emissions_second =
+      (product.side() == Side::output) == (is_outer_free || is_other_acceptor);
+  return is_emissions_second ? make_product(op, graph, e) : make_product(op, e, graph);
+}
+
+/// The composition as a product, if it can be deferred; else no graph.
 Graph defer_product(const char* op, const Graph& first, const Graph& second) {
   const bool is_first = is_emissions(first), is_second = is_emissions(second);
   if (is_first != is_second && !first.product() && !second.product())
     return make_product(op, first, second);
-
-  // With g matched on both sides by labels that survive, h can be composed with g first:
-  //   (g e) h = (g h) e  or  e (g h),   (e g) h = e (g h),   and the same from the left.
-  if (first.product() && !second.product() && !is_second && may_bypass(first)) {
-    const Product& product = *first.product();
-    const bool is_tracked = tracks(first);
-    const auto [g, e] = factors_of(first);
-    if (product.side() == Side::input) {
-      if (is_tracked) product.bypass();
-      return make_product(op, e, compose_as(op, g, second));
-    }
-    if (second.topology().is_acceptor()) {
-      if (is_tracked) product.bypass();
-      return make_product(op, compose_as(op, g, second), e);
-    }
-    if (g.topology().is_acceptor()) {
-      if (is_tracked) product.bypass();
-      return make_product(op, e, compose_as(op, g, second));
-    }
+  if (first.product() && !second.product() && !is_second) {
+    if (Graph out = extend_product(op, first, second, true)) return out;
   }
-  if (second.product() && !first.product() && !is_first && may_bypass(second)) {
-    const Product& product = *second.product();
-    const bool is_tracked = tracks(second);
-    const auto [g, e] = factors_of(second);
-    if (product.side() == Side::output) {
-      if (is_tracked) product.bypass();
-      return make_product(op, compose_as(op, first, g), e);
-    }
-    if (first.topology().is_acceptor()) {
-      if (is_tracked) product.bypass();
-      return make_product(op, e, compose_as(op, first, g));
-    }
-    if (g.topology().is_acceptor()) {
-      if (is_tracked) product.bypass();
-      return make_product(op, compose_as(op, first, g), e);
-    }
-  }
+  if (second.product() && !first.product() && !is_first)
+    return extend_product(op, second, first, false);
   return nullptr;
+}
+
+}  // namespace
+
+Graph compose_as(const char* op, const Graph& first, const Graph& second) {
+  if (Graph product = defer_product(op, first, second)) return product;
+  Composed composed = compose_topologies(op, first.topology(), second.topology());
+  return record_moves(op, std::move(composed.arrays),
+                      {{first, std::move(composed.first)}, {second, std::move(composed.second)}});
 }
 
 }  // namespace arcgrad

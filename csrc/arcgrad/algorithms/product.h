@@ -1,17 +1,15 @@
 #pragma once
 
-#include <atomic>
 #include <memory>
 
-#include "arcgrad/autograd/tape.h"
+#include "arcgrad/autograd/arc_map.h"
 #include "arcgrad/runtime/fork_safe_once.h"
 
 namespace arcgrad {
 
-/// The composition of a graph with emissions (a dense linear graph), in either order, that is put
-/// off until somebody looks at its arcs. Scores are computed from the factors without ever building
-/// it.
-class Product {
+/// The deferred composition of a graph with emissions (a dense linear graph), in either order.
+/// Scores are computed from the factors without building it.
+class Product final : public Deferred {
  public:
   /// One of the two must be a dense linear graph; both are kept as they are now.
   Product(const char* op, const Graph& first, const Graph& second);
@@ -23,20 +21,12 @@ class Product {
   const Graph& emissions() const { return is_emissions_first_ ? first_ : second_; }
   /// The side of the graph's arcs that is matched with the emissions.
   Side side() const { return is_emissions_first_ ? Side::input : Side::output; }
-  DType dtype() const { return promote(first_.dtype(), second_.dtype()); }
+  DType dtype() const override { return promote(first_.dtype(), second_.dtype()); }
 
-  struct Built {
-    TopologyPtr topology;
-    Weights weights;
-    std::unique_ptr<const Rule> rule;
-  };
-  /// The arcs and weights, built at the first call.
-  const Built& built() const;
+  const Built& built() const override;
   bool is_built() const { return once_.is_done(); }
-
-  /// Whether this product was composed with another graph and left out of the result's history.
-  bool is_bypassed() const { return is_bypassed_; }
-  void bypass() const { is_bypassed_ = true; }
+  /// How the arcs are differentiated; builds them.
+  const Rule& rule() const;
 
  private:
   const char* op_;
@@ -44,12 +34,11 @@ class Product {
   bool is_emissions_first_;
   mutable ForkSafeOnce once_;
   mutable Built built_;
-  mutable std::atomic<bool> is_bypassed_{false};
+  mutable std::unique_ptr<const Rule> rule_;
 };
 
-/// The composition as a product if it can be put off; no graph otherwise. If one of the two is a
-/// product already, the other one is composed with its graph, where labels allow, so that the order
-/// of writing does not matter.
-Graph defer_product(const char* op, const Graph& first, const Graph& second);
+/// The composition recorded under the name of `op`, deferred where one of the two is emissions or
+/// is itself deferred and labels allow to compose the graphs first.
+Graph compose_as(const char* op, const Graph& first, const Graph& second);
 
 }  // namespace arcgrad

@@ -1,9 +1,9 @@
+#include "arcgrad/autograd/arc_map.h"
+
 #include <algorithm>
 #include <bit>
 #include <type_traits>
 #include <utility>
-
-#include "arcgrad/autograd/tape.h"
 
 namespace arcgrad {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "arcgrad/autograd/tape.h"
+#include "arcgrad/autograd/arc_map.h"
 
 namespace arcgrad {
 

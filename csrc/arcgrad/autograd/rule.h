@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "arcgrad/core/graph.h"
+#include "arcgrad/runtime/error.h"
 
 namespace arcgrad {
 
@@ -61,8 +62,9 @@ class Rule {
   }
   /// The same as graphs on the tape, one per input, so that they can be differentiated again. Null
   /// graphs stand for zero. The default throws: the op has no higher derivatives.
-  virtual std::vector<Graph> record(std::span<const Graph> deltas,
-                                    const std::vector<bool>& wanted) const;
+  virtual std::vector<Graph> record(std::span<const Graph>, const std::vector<bool>&) const {
+    throw TapeError(text(op, ": derivatives beyond the second order are not implemented"));
+  }
   /// Whether add() uses the thread pool itself; it is then called from one thread only.
   virtual bool is_parallel() const { return false; }
   /// The least level of its entry. Entries of higher levels are differentiated first, so a rule

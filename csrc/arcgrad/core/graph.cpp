@@ -4,8 +4,7 @@
 #include <limits>
 #include <numeric>
 
-#include "arcgrad/algorithms/product.h"
-#include "arcgrad/autograd/tape.h"
+#include "arcgrad/core/graph_state.h"
 #include "arcgrad/runtime/error.h"
 
 namespace arcgrad {
@@ -92,24 +91,24 @@ Graph Graph::from_arrays(Arrays arrays, Weights weights, bool calc_grad) {
 void Graph::leave_snapshot() {
   if (!state_->is_snapshot) return;
   Graph out(state_->topology, state_->weights, state_->calc_grad);
-  out.state_->product = state_->product;
+  out.state_->deferred = state_->deferred;
   out.state_->var = state_->var;
   out.state_->grad = state_->grad;
   state_ = std::move(out.state_);
 }
 
-void Graph::settle() {
+void Graph::materialize() {
   leave_snapshot();
   GraphState& state = *state_;
-  if (!state.product) return;
-  const Product::Built& built = state.product->built();
+  if (!state.deferred) return;
+  const Deferred::Built& built = state.deferred->built();
   state.topology = built.topology;
   state.weights = built.weights;
-  state.product.reset();
+  state.deferred.reset();
 }
 
 Arrays& Graph::edit() {
-  settle();
+  materialize();
   GraphState& state = *state_;
   // The only owner of a topology may change it, but what was derived from it has to go.
   auto& own = const_cast<Topology&>(*state.topology);
@@ -164,16 +163,15 @@ void Graph::make_accept(int32_t node) {
 }
 
 const TopologyPtr& Graph::topology_ptr() const {
-  return state_->product ? state_->product->built().topology : state_->topology;
+  return state_->deferred ? state_->deferred->built().topology : state_->topology;
 }
 Weights Graph::weights() const { return raw_weights().contiguous(); }
 const Weights& Graph::raw_weights() const {
-  return state_->product ? state_->product->built().weights : state_->weights;
+  return state_->deferred ? state_->deferred->built().weights : state_->weights;
 }
 DType Graph::dtype() const {
-  return state_->product ? state_->product->dtype() : state_->weights.dtype();
+  return state_->deferred ? state_->deferred->dtype() : state_->weights.dtype();
 }
-const std::shared_ptr<const Product>& Graph::product() const { return state_->product; }
 
 double Graph::weight(int32_t arc) const {
   check_arc("weight", arc, num_arcs());
@@ -188,7 +186,7 @@ double Graph::item() const {
 void Graph::set_weights(Weights weights) {
   require(weights.size() == num_arcs(), "set_weights", "the graph needs one weight per arc, ",
           num_arcs(), " in all, but got ", weights.size());
-  settle();
+  materialize();
   if (state_->var && (state_->var->entry || state_->var->source)) state_->var.reset();
   state_->weights = std::move(weights);
 }
@@ -199,7 +197,7 @@ void Graph::set_weights(std::span<const double> weights) {
 
 void Graph::set_weight(int32_t arc, double weight) {
   check_arc("set_weight", arc, num_arcs());
-  settle();
+  materialize();
   if (state_->var && (state_->var->entry || state_->var->source)) state_->var.reset();
   state_->weights.set(arc, weight);
 }
@@ -210,7 +208,7 @@ void Graph::set_calc_grad(bool calc_grad) {
   if (state_->calc_grad == calc_grad) return;
   leave_snapshot();
   GraphState& state = *state_;
-  if (calc_grad) settle();
+  if (calc_grad) materialize();
   state.calc_grad = calc_grad;
   if (state.var && state.var->entry)
     state.var.reset();
@@ -243,14 +241,15 @@ void Graph::zero_grad() {
 
 Graph& Graph::retain_grad() {
   if (!state_->calc_grad) throw TapeError("retain_grad: the graph has calc_grad switched off");
-  if (product() && product()->is_bypassed()) throw TapeError(text("retain_grad: ", kBypassed));
+  if (state_->deferred && state_->deferred->is_bypassed())
+    throw TapeError(text("retain_grad: ", kBypassed));
   var()->retain_grad = true;
   return *this;
 }
 
 Graph Graph::detach() const {
   Graph out(state_->topology, state_->weights, false);
-  out.state_->product = state_->product;
+  out.state_->deferred = state_->deferred;
   return out;
 }
 
@@ -270,7 +269,7 @@ std::shared_ptr<Var> Graph::var() const {
 Graph Graph::snapshot() const {
   if (state_->is_snapshot) return *this;
   Graph out(state_->topology, state_->weights, state_->calc_grad);
-  out.state_->product = state_->product;
+  out.state_->deferred = state_->deferred;
   out.state_->var = var();
   out.state_->is_snapshot = true;
   return out;

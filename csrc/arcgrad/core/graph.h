@@ -67,16 +67,16 @@ class Graph {
   Graph grad() const;
   bool is_grad_available() const;
   void zero_grad();
-  /// Asks backward() to keep the gradient of this graph although an op made it.
+  /// Makes backward() keep the gradient of this graph although an op made it.
   Graph& retain_grad();
   /// The same weights as a leaf that takes no part in differentiation.
   Graph detach() const;
   /// A second handle that later edits of this one do not touch, with the same place on the tape.
   Graph snapshot() const;
 
-  /// The composition this graph stands for, if it was put off; else null. Looking at the arcs or
-  /// weights of such a graph builds them, and changes nothing else.
-  const std::shared_ptr<const Product>& product() const;
+  /// The composition that this graph stands for, if it is deferred; else null. Access to the arcs
+  /// or weights of such a graph builds them, and changes nothing else.
+  const Product* product() const;
 
   /// The place of this graph on the tape; null if it takes no part in differentiation.
   std::shared_ptr<Var> var() const;
@@ -86,8 +86,8 @@ class Graph {
  private:
   /// Others may have the same snapshot, so what changes is a copy.
   void leave_snapshot();
-  /// Turns a product into an ordinary graph.
-  void settle();
+  /// Turns a deferred graph into an ordinary one.
+  void materialize();
   /// Makes the topology safe to change in place and forgets what no longer describes the graph.
   Arrays& edit();
   void append_weight(double weight);

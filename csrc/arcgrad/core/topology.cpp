@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <limits>
+#include <mutex>
 #include <numeric>
 
-#include "arcgrad/algorithms/connect.h"
 #include "arcgrad/runtime/error.h"
-#include "arcgrad/trellis/trellis_graph.h"
 
 namespace arcgrad {
 namespace {
@@ -204,7 +203,7 @@ const Arrays& Topology::arrays() const {
 }
 
 Topology::Derived& Topology::derived() const {
-  std::call_once(derived_once_, [this] { derived_ = std::make_unique<Derived>(); });
+  derived_once_.call([this] { derived_ = std::make_unique<Derived>(); });
   return *derived_;
 }
 
@@ -279,20 +278,6 @@ const Column& Topology::num_in() const {
     for (int32_t n : dst()) ++count[n];
     return count;
   });
-}
-
-bool Topology::has_dead_ends() const {
-  return derived().has_dead_ends.get([this] { return find_dead_ends(*this); });
-}
-
-const Connected& Topology::connected() const {
-  return derived().connected.get([this] { return trim(*this); });
-}
-
-const std::shared_ptr<const trellis::TrellisGraph>& Topology::form(Side side) const {
-  if (is_acceptor()) side = Side::input;
-  return derived().form[static_cast<int>(side)].get(
-      [&] { return std::make_shared<const trellis::TrellisGraph>(*this, side); });
 }
 
 Arrays Topology::release() && {

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -13,10 +12,6 @@
 
 namespace arcgrad {
 
-namespace trellis {
-struct TrellisGraph;
-}
-
 /// The label that consumes or emits nothing.
 inline constexpr int32_t kEpsilon = -1;
 
@@ -25,9 +20,6 @@ enum class Side : uint8_t { input, output };
 
 /// Throws unless `count` fits the int32 ids of nodes and arcs.
 void require_size(std::string_view op, std::string_view what, int64_t count);
-
-/// Nodes, arcs or labels.
-using Column = Buffer<int32_t>;
 
 /// The arcs of each node: node n has the slots [offset[n], offset[n + 1]).
 struct Adjacency {
@@ -69,13 +61,8 @@ struct Arrays {
 
 class Topology;
 
-/// A topology without what lies on no path from a start to an accept node.
-struct Connected {
-  /// Null if everything does.
-  std::shared_ptr<const Topology> topology;
-  /// The arcs that are left, ascending.
-  Column arcs;
-};
+/// Values that other parts of the library derive from a topology.
+enum class Memo : uint8_t { connected, has_dead_ends, trellis_by_input, trellis_by_output, count };
 
 /// Nodes, arcs and labels, without weights. Immutable once shared, and safe to read from many
 /// threads: what is derived from it is computed on first need.
@@ -139,12 +126,13 @@ class Topology {
   /// The topology with arc k the arc `index(side).arc[k]`; null if that is arc k everywhere.
   const std::shared_ptr<const Topology>& sorted(Side side) const;
   const Order& order() const;
-  /// Whether there are nodes that lie on no path from a start to an accept node, if there are no
-  /// cycles.
-  bool has_dead_ends() const;
-  const Connected& connected() const;
-  /// The graph arranged for a recursion over frames.
-  const std::shared_ptr<const trellis::TrellisGraph>& form(Side side) const;
+  /// The value of a memo, which `make` computes on first use. T is the same in every call for it.
+  template <class T, class Make>
+  const T& memo(Memo which, const Make& make) const {
+    auto& [once, value] = derived().memos[static_cast<size_t>(which)];
+    once.call([&] { value = std::make_shared<const T>(make()); });
+    return *static_cast<const T*>(value.get());
+  }
 
   /// For the only owner of a topology: whether nothing was derived from the arrays yet, the arrays
   /// to edit if so, and the arrays taken out if not.
@@ -155,11 +143,11 @@ class Topology {
  private:
   template <class T>
   struct Lazy {
-    std::once_flag once;
+    ForkSafeOnce once;
     T value;
     template <class Make>
     const T& get(Make make) {
-      std::call_once(once, [&] { value = make(); });
+      once.call([&] { value = make(); });
       return value;
     }
   };
@@ -167,11 +155,9 @@ class Topology {
     Lazy<Adjacency> in, out;
     Lazy<Column> num_in;
     Lazy<LabelIndex> index[2];
-    Lazy<std::shared_ptr<const trellis::TrellisGraph>> form[2];
     Lazy<std::shared_ptr<const Topology>> sorted[2];
     Lazy<Order> order;
-    Lazy<bool> has_dead_ends;
-    Lazy<Connected> connected;
+    Lazy<std::shared_ptr<const void>> memos[static_cast<size_t>(Memo::count)];
     Lazy<bool> is_acceptor;
     /// Shared by topologies that were found to have the same structure.
     std::shared_ptr<const int> structure;
@@ -184,7 +170,7 @@ class Topology {
   std::shared_ptr<const Topology> base_;
   Change change_;
   mutable ForkSafeOnce arrays_once_;
-  mutable std::once_flag derived_once_;
+  mutable ForkSafeOnce derived_once_;
   mutable std::unique_ptr<Derived> derived_;
 };
 

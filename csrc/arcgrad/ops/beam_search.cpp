@@ -7,7 +7,7 @@
 #include "arcgrad/algorithms/batch.h"
 #include "arcgrad/algorithms/pair_ids.h"
 #include "arcgrad/algorithms/path_scores.h"
-#include "arcgrad/autograd/tape.h"
+#include "arcgrad/autograd/arc_map.h"
 #include "arcgrad/ops.h"
 #include "arcgrad/trellis/emissions.h"
 

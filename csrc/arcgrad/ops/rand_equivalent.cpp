@@ -1,8 +1,9 @@
 #include <cmath>
 
-#include "arcgrad/autograd/tape.h"
+#include "arcgrad/autograd/arc_map.h"
 #include "arcgrad/ops.h"
 #include "arcgrad/runtime/error.h"
+#include "arcgrad/runtime/grad_mode.h"
 #include "arcgrad/runtime/random.h"
 
 namespace arcgrad {

@@ -1,8 +1,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "arcgrad/algorithms/connect.h"
 #include "arcgrad/algorithms/distances.h"
-#include "arcgrad/autograd/tape.h"
+#include "arcgrad/autograd/arc_map.h"
 #include "arcgrad/ops.h"
 #include "arcgrad/runtime/error.h"
 
@@ -46,10 +47,10 @@ class EpsilonClosures {
     const Topology& t = graph.topology();
     // A cycle may diverge where it does not matter, so nodes on no accepted path are ignored.
     Buffer<uint8_t> is_live(matters_.size(), 1);
-    if (!t.is_acyclic() && t.connected().topology) {
+    if (!t.is_acyclic() && connected(t).topology) {
       std::ranges::fill(is_live, 0);
       for (int32_t n : t.accept()) is_live[n] = t.is_start(n);
-      for (int32_t a : t.connected().arcs) is_live[t.src()[a]] = is_live[t.dst()[a]] = 1;
+      for (int32_t a : connected(t).arcs) is_live[t.src()[a]] = is_live[t.dst()[a]] = 1;
     }
     const Adjacency& out = t.out();
     removed_.resize(out.node.size() + 1);
@@ -295,7 +296,7 @@ Graph remove(const Graph& graph, int32_t ilabel, std::optional<int32_t> olabel, 
   if (!merged.empty()) moved.push_back({distances, ArcMap::gather(std::move(before))});
   const Graph removed = record_moves("remove", std::move(arrays), std::move(moved));
   // Without cycles, the result of a graph without dead ends has none.
-  return t.is_acyclic() && !t.has_dead_ends() ? removed : connect(removed);
+  return t.is_acyclic() && !has_dead_ends(t) ? removed : connect(removed);
 }
 
 }  // namespace arcgrad

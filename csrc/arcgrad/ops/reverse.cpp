@@ -1,4 +1,4 @@
-#include "arcgrad/autograd/tape.h"
+#include "arcgrad/autograd/arc_map.h"
 #include "arcgrad/ops.h"
 
 namespace arcgrad {

@@ -1,7 +1,7 @@
 #include <numeric>
 
 #include "arcgrad/algorithms/renumber.h"
-#include "arcgrad/autograd/tape.h"
+#include "arcgrad/autograd/arc_map.h"
 #include "arcgrad/ops.h"
 
 namespace arcgrad {

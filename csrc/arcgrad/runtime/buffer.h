@@ -55,6 +55,9 @@ struct Allocator {
 template <class T>
 using Buffer = std::vector<T, Allocator<T>>;
 
+/// Nodes, arcs or labels.
+using Column = Buffer<int32_t>;
+
 /// An array of plain numbers for vector loops: it starts on a cache line, is not initialised, and
 /// if it is large comes from memory that was used before, by whichever thread.
 template <class T>

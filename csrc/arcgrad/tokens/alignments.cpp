@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "arcgrad/algorithms/batch.h"
-#include "arcgrad/autograd/tape.h"
+#include "arcgrad/autograd/arc_map.h"
 #include "arcgrad/ops.h"
 #include "arcgrad/runtime/error.h"
 

@@ -1,12 +1,12 @@
 #include "arcgrad/tokens/tokens.h"
 
 #include <algorithm>
-#include <mutex>
 #include <string>
 #include <utility>
 
 #include "arcgrad/ops.h"
 #include "arcgrad/runtime/error.h"
+#include "arcgrad/runtime/fork_safe_once.h"
 #include "arcgrad/runtime/parallel.h"
 
 namespace arcgrad {
@@ -233,7 +233,7 @@ struct Tokens::State {
   Options options;
   std::vector<FrameRange> frames_of_label;
   Rules rules;
-  mutable std::once_flag once;
+  mutable ForkSafeOnce once;
   mutable TopologyPtr topology;
   mutable Weights weights;
 };
@@ -324,7 +324,7 @@ std::string Tokens::Rules::describe_tokens() const {
 }
 
 Graph Tokens::graph() const {
-  std::call_once(state_->once, [&] {
+  state_->once.call([&] {
     state_->topology = TokenTransducer(rules()).build();
     state_->weights = Weights::zeros(state_->topology->num_arcs(), DType::float32);
   });

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "arcgrad/autograd/tape.h"
+#include "arcgrad/autograd/arc_map.h"
 #include "arcgrad/trellis/kernels/frames.h"
 #include "arcgrad/trellis/plan.h"
 

@@ -132,7 +132,7 @@ Graph factor_posteriors(const char* op, const Graph& graph, const Graph& factor)
       op, graph, std::make_shared<const LogPartition>(op, graph, true), one, graph.dtype());
   const Product& product = *graph.product();
   const size_t which = is_graph == (product.side() == Side::output) ? 0 : 1;
-  return product.built().rule->record({&posteriors, 1}, {which == 0, which == 1})[which];
+  return product.rule().record({&posteriors, 1}, {which == 0, which == 1})[which];
 }
 
 }  // namespace arcgrad::trellis

@@ -61,7 +61,7 @@ struct Plan {
   std::vector<Graph> tape_inputs() const;
 
   const std::shared_ptr<const TrellisGraph>& form(const Group& group) const {
-    return graphs[group.graph].topology().form(group.side);
+    return trellis_graph(graphs[group.graph].topology(), group.side);
   }
   /// Chooses the kernel of a group, and tells why if `reason` is not null.
   const KernelEntry& choose(const char* op, const Group& group,

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "arcgrad/autograd/tape.h"
+#include "arcgrad/autograd/arc_map.h"
 
 namespace arcgrad::trellis {
 

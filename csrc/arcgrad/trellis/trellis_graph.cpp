@@ -237,7 +237,7 @@ void TrellisGraph::set_labels(std::vector<int32_t> state_labels) {
 }
 
 const Rows& TrellisGraph::in() const {
-  std::call_once(in_once_, [&] {
+  in_once_.call([&] {
     in_.offset.assign(static_cast<size_t>(num_values) + 2, 0);
     in_.index.resize(out.index.size());
     in_.arc.resize(out.index.size());
@@ -355,6 +355,15 @@ double TrellisGraph::occupancy(int32_t frames) const {
     if (last >= first) cells += last - first + 1;
   }
   return static_cast<double>(cells) / (static_cast<double>(frames) * num_emitting);
+}
+
+const std::shared_ptr<const TrellisGraph>& trellis_graph(const Topology& topology, Side side) {
+  const bool by_input = side == Side::input || topology.is_acceptor();
+  return topology.memo<std::shared_ptr<const TrellisGraph>>(
+      by_input ? Memo::trellis_by_input : Memo::trellis_by_output, [&] {
+        return std::make_shared<const TrellisGraph>(topology,
+                                                    by_input ? Side::input : Side::output);
+      });
 }
 
 }  // namespace arcgrad::trellis

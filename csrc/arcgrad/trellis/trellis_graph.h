@@ -3,7 +3,6 @@
 // How the recursions of this room see a graph.
 
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -74,7 +73,7 @@ struct TrellisGraph {
   double occupancy(int32_t frames) const;
 
  private:
-  mutable std::once_flag in_once_;
+  mutable ForkSafeOnce in_once_;
   mutable Rows in_;
   std::vector<bool> is_entered_;
 
@@ -93,5 +92,8 @@ struct TrellisGraph {
   /// Of each emitting state; empty if the graph has a cycle.
   std::vector<Span> spans_;
 };
+
+/// The trellis graph of a topology, built on first use.
+const std::shared_ptr<const TrellisGraph>& trellis_graph(const Topology& topology, Side side);
 
 }  // namespace arcgrad::trellis

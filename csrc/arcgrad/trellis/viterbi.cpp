@@ -268,7 +268,7 @@ Graph factor_counts(const char* op, const Graph& graph, const Graph& factor) {
     for (int32_t a : find_best_path(op, graph).arcs) add_at(arcs, a, 1.0);
     const bool is_first = is_graph == (graph.product()->side() == Side::output);
     Gradient* const grads[] = {is_first ? &counts : nullptr, is_first ? nullptr : &counts};
-    graph.product()->built().rule->add({&arcs.sum(), 1}, grads);
+    graph.product()->rule().add({&arcs.sum(), 1}, grads);
   }
   return {factor.topology_ptr(), counts.sum()};
 }

@@ -25,7 +25,7 @@ using dense::DenseFactor;
 using dense::DenseRecursion;
 
 std::shared_ptr<DenseFactor> dense_factor(const Factor& factor) {
-  std::call_once(factor.dense_once, [&] { factor.dense = std::make_shared<DenseFactor>(factor); });
+  factor.dense_once.call([&] { factor.dense = std::make_shared<DenseFactor>(factor); });
   return std::static_pointer_cast<DenseFactor>(factor.dense);
 }
 

@@ -6,10 +6,10 @@
 #include <cmath>
 #include <limits>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "arcgrad/runtime/buffer.h"
+#include "arcgrad/runtime/fork_safe_once.h"
 #include "arcgrad/runtime/parallel.h"
 #include "arcgrad/trellis/kernels/dense_loops.h"
 #include "arcgrad/trellis/kernels/kernel.h"
@@ -80,13 +80,12 @@ struct DenseFactor {
   template <class T>
   const PackedWeights<T>& packed(const Factor& factor) {
     if constexpr (sizeof(T) == 4) {
-      std::call_once(once_float,
-                     [&] { in_float = std::make_unique<PackedWeights<float>>(factor, first_arc); });
+      once_float.call(
+          [&] { in_float = std::make_unique<PackedWeights<float>>(factor, first_arc); });
       return *in_float;
     } else {
-      std::call_once(once_double, [&] {
-        in_double = std::make_unique<PackedWeights<double>>(factor, first_arc);
-      });
+      once_double.call(
+          [&] { in_double = std::make_unique<PackedWeights<double>>(factor, first_arc); });
       return *in_double;
     }
   }
@@ -103,7 +102,7 @@ struct DenseFactor {
   Scaled empty;
 
  private:
-  std::once_flag once_float, once_double;
+  ForkSafeOnce once_float, once_double;
   std::unique_ptr<PackedWeights<float>> in_float;
   std::unique_ptr<PackedWeights<double>> in_double;
 };

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "arcgrad/autograd/tape.h"
+#include "arcgrad/autograd/arc_map.h"
 #include "arcgrad/core/semiring.h"
 #include "arcgrad/runtime/error.h"
 #include "arcgrad/runtime/parallel.h"

@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <vector>
 
 #include "arcgrad/algorithms/scaled.h"
 #include "arcgrad/core/weights.h"
+#include "arcgrad/runtime/fork_safe_once.h"
 #include "arcgrad/trellis/emissions.h"
 #include "arcgrad/trellis/trellis_graph.h"
 
@@ -31,7 +31,7 @@ struct Factor {
   /// The score of each state before the first frame, and of ending a path in it after the last.
   std::vector<Scaled> begin, end;
   /// Data that the `dense` kernel derives from the factor on first use.
-  mutable std::once_flag dense_once;
+  mutable ForkSafeOnce dense_once;
   mutable std::shared_ptr<void> dense;
 
  private:

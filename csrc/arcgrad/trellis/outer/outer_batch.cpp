@@ -4,7 +4,7 @@
 #include <deque>
 #include <numeric>
 
-#include "arcgrad/autograd/tape.h"
+#include "arcgrad/autograd/arc_map.h"
 #include "arcgrad/runtime/error.h"
 #include "arcgrad/runtime/parallel.h"
 #include "arcgrad/trellis/best/best.h"
@@ -59,7 +59,7 @@ OuterBatch::OuterBatch(const char* op, const std::vector<Graph>& graph_list,
     floats_ = std::vector<OuterGraph<float>>(graphs.size());
   parallel_for(graphs.size(), [&](size_t k) {
     try {
-      const auto& arranged = graphs[k].topology().form(Side::output);
+      const auto& arranged = trellis_graph(graphs[k].topology(), Side::output);
       require(!arranged->has_epsilon_cycle, op_,
               "epsilon arcs of a graph must not form a cycle, but those of this graph do");
       auto factor = std::make_shared<const Factor>(op_, arranged, graphs[k].raw_weights());

@@ -6,11 +6,11 @@
 #include <bit>
 #include <cmath>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "arcgrad/algorithms/scaled.h"
 #include "arcgrad/runtime/buffer.h"
+#include "arcgrad/runtime/fork_safe_once.h"
 #include "arcgrad/trellis/kernels/lanes.h"
 #include "arcgrad/trellis/trellis_graph.h"
 
@@ -34,7 +34,7 @@ struct OuterGraph {
 
   /// The weights for recursions on scaled numbers, made on first need.
   const std::shared_ptr<const RowWeights<T>>& weights() const {
-    std::call_once(once_, [&] { weights_ = std::make_shared<const RowWeights<T>>(*factor); });
+    once_.call([&] { weights_ = std::make_shared<const RowWeights<T>>(*factor); });
     return weights_;
   }
 
@@ -67,7 +67,7 @@ struct OuterGraph {
   const double* end() const { return begin() + factor->form->num_values; }
 
  private:
-  mutable std::once_flag once_;
+  mutable ForkSafeOnce once_;
   mutable std::shared_ptr<const RowWeights<T>> weights_;
 };
 

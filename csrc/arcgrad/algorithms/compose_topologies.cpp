@@ -1,0 +1,262 @@
+#include "arcgrad/algorithms/compose_topologies.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "arcgrad/algorithms/pair_ids.h"
+
+namespace arcgrad {
+namespace {
+
+/// Arcs of one node, as slots of its label index.
+struct Slots {
+  const LabelIndex& index;
+  int32_t begin, end;
+  int32_t size() const { return end - begin; }
+};
+
+/// Calls `emit(a, b)` for the slots `a` of `few` and `b` of `many` whose labels are equal.
+template <class Emit>
+void match(const Slots& few, const Slots& many, const Emit& emit) {
+  const Column& label = few.index.label;
+  const Column& other = many.index.label;
+  const auto emit_all = [&](int32_t a) {
+    int32_t b = many.begin;
+    for (int32_t length = many.size(); length > 0;) {
+      const int32_t half = (length + 1) / 2;
+      b += other[b + half - 1] < label[a] ? half : 0;
+      length -= half;
+    }
+    for (; b < many.end && other[b] == label[a]; ++b) emit(a, b);
+  };
+  constexpr int32_t kBits = 64;
+  if (many.size() > kBits || many.size() > 8 * few.size()) {
+    for (int32_t a = few.begin; a < few.end; ++a) emit_all(a);
+    return;
+  }
+  // Most labels of short lists have no match. A set of label residues tells so without a branch.
+  const auto residue = [](int32_t l) { return static_cast<uint32_t>(l) % kBits; };
+  uint64_t residues = 0;
+  for (int32_t b = many.begin; b < many.end; ++b) residues |= uint64_t{1} << residue(other[b]);
+  int32_t candidates[kBits + 1], count = 0;
+  for (int32_t a = few.begin; a < few.end; ++a) {
+    candidates[count] = a;
+    count += static_cast<int32_t>(residues >> residue(label[a]) & 1);
+  }
+  for (int32_t i = 0; i < count; ++i) emit_all(candidates[i]);
+}
+
+/// The part of a composition that can be reached from its start nodes, found breadth first.
+class Composition {
+ public:
+  Composition(std::string_view op, const Topology& first, const Topology& second)
+      : op_(op),
+        first_(first.index(Side::output)),
+        second_(second.index(Side::input)),
+        first_accepts_(accept_flags(first)),
+        second_accepts_(accept_flags(second)),
+        ids_(op, first.num_nodes(), second.num_nodes()) {
+    for (const int32_t n1 : first.start())
+      for (const int32_t n2 : second.start()) ids_[ids_.key({n1, n2, false})];
+    num_start_ = ids_.size();
+    explore();
+  }
+
+  /// The input arcs that an arc is made of; -1 where an input does not move.
+  struct Parents {
+    int32_t first, second;
+  };
+
+  int32_t num_nodes() const { return ids_.size(); }
+  /// Start nodes come first.
+  int32_t num_start() const { return num_start_; }
+  bool is_accept(int32_t node) const {
+    const Pair pair = ids_.pair(node);
+    return first_accepts_[pair.first] && second_accepts_[pair.second];
+  }
+  /// Node n has the arcs [begin(n), begin(n + 1)).
+  int32_t begin(int32_t node) const { return offset_[node]; }
+  int32_t dst(int32_t arc) const { return dst_[arc]; }
+  Parents parents(int32_t arc) const { return parents_[arc]; }
+
+ private:
+  static std::vector<bool> accept_flags(const Topology& topology) {
+    std::vector<bool> flags(static_cast<size_t>(topology.num_nodes()));
+    for (const int32_t n : topology.accept()) flags[n] = true;
+    return flags;
+  }
+
+  /// Nodes are expanded in batches, so that what is read at random can be fetched ahead.
+  void explore() {
+    constexpr int32_t kBatch = 32;
+    offset_.push_back(0);
+    for (int32_t n = 0; n < num_nodes();) {
+      const int32_t end = std::min(num_nodes(), n + kBatch);
+      prefetch_arcs(n, end);
+      targets_.clear();
+      for (; n < end; ++n) {
+        expand(ids_.pair(n));
+        require_size(op_, "arcs", parents_.size());
+        offset_.push_back(static_cast<int32_t>(parents_.size()));
+      }
+      for (const PairIds::Key target : targets_) dst_.push_back(ids_[target]);
+    }
+  }
+
+  void prefetch_arcs(int32_t begin, int32_t end) const {
+    for (int32_t n = begin; n < end; ++n) {
+      const Pair pair = ids_.pair(n);
+      __builtin_prefetch(&first_.offset[pair.first]);
+      __builtin_prefetch(&second_.offset[pair.second]);
+    }
+    for (int32_t n = begin; n < end; ++n) {
+      const Pair pair = ids_.pair(n);
+      const int32_t a1 = first_.offset[pair.first], a2 = second_.offset[pair.second];
+      for (const auto column : {&LabelIndex::label, &LabelIndex::arc, &LabelIndex::dst}) {
+        __builtin_prefetch((first_.*column).data() + a1);
+        __builtin_prefetch((second_.*column).data() + a2);
+      }
+    }
+  }
+
+  void expand(const Pair& from) {
+    Slots slots1{first_, first_.offset[from.first], first_.offset[from.first + 1]};
+    Slots slots2{second_, second_.offset[from.second], second_.offset[from.second + 1]};
+    // Epsilon is the smallest label, so the ends of the sorted slots tell about all of them.
+    const bool has_epsilon = slots1.size() > 0 && first_.label[slots1.begin] == kEpsilon;
+    const bool must_move_alone = !first_accepts_[from.first] &&
+                                 (slots1.size() == 0 || first_.label[slots1.end - 1] == kEpsilon);
+    for (int32_t& a2 = slots2.begin; a2 < slots2.end && second_.label[a2] == kEpsilon; ++a2)
+      if (!must_move_alone) emit({-1, second_.arc[a2]}, {from.first, second_.dst[a2], has_epsilon});
+    for (int32_t& a1 = slots1.begin; a1 < slots1.end && first_.label[a1] == kEpsilon; ++a1)
+      if (!from.first_waits) emit({first_.arc[a1], -1}, {first_.dst[a1], from.second, false});
+    const auto emit_match = [this](int32_t a1, int32_t a2) {
+      emit({first_.arc[a1], second_.arc[a2]}, {first_.dst[a1], second_.dst[a2], false});
+    };
+    if (slots1.size() <= slots2.size())
+      match(slots1, slots2, emit_match);
+    else
+      match(slots2, slots1, [&](int32_t a2, int32_t a1) { emit_match(a1, a2); });
+  }
+
+  void emit(Parents parents, const Pair& to) {
+    const PairIds::Key target = ids_.key(to);
+    ids_.prefetch(target);
+    targets_.push_back(target);
+    parents_.push_back(parents);
+  }
+
+  std::string_view op_;
+  const LabelIndex& first_;
+  const LabelIndex& second_;
+  std::vector<bool> first_accepts_, second_accepts_;
+  PairIds ids_;
+  int32_t num_start_ = 0;
+  PodVector<int32_t> offset_, dst_;
+  PodVector<Parents> parents_;
+  /// Where the arcs of the current batch go.
+  std::vector<PairIds::Key> targets_;
+};
+
+/// Keeps each node with an arc to a kept one, in one pass against the arcs; false if there is none.
+bool mark_once(const Composition& composition, std::vector<bool>& kept) {
+  bool changed = false;
+  for (int32_t n = composition.num_nodes(); n-- > 0;) {
+    if (kept[n]) continue;
+    for (int32_t k = composition.begin(n); k < composition.begin(n + 1); ++k)
+      if (kept[composition.dst(k)]) {
+        kept[n] = changed = true;
+        break;
+      }
+  }
+  return changed;
+}
+
+/// Keeps all nodes with a path to a kept one. A node that leads to none yet waits in a list at each
+/// of its destinations, so each arc is visited once.
+void mark_rest(const Composition& composition, std::vector<bool>& kept) {
+  struct Waiting {
+    int32_t node, next;
+  };
+  std::vector<Waiting> waiting;
+  std::vector<int32_t> head(kept.size(), -1), stack;
+  for (int32_t n = composition.num_nodes(); n-- > 0;) {
+    for (int32_t k = composition.begin(n); !kept[n] && k < composition.begin(n + 1); ++k) {
+      const int32_t dst = composition.dst(k);
+      if (!kept[dst]) {
+        waiting.push_back({n, std::exchange(head[dst], static_cast<int32_t>(waiting.size()))});
+        continue;
+      }
+      kept[n] = true;
+      stack.push_back(n);
+    }
+    while (!stack.empty()) {
+      int32_t w = head[stack.back()];
+      stack.pop_back();
+      for (; w >= 0; w = waiting[w].next)
+        if (!kept[waiting[w].node]) {
+          kept[waiting[w].node] = true;
+          stack.push_back(waiting[w].node);
+        }
+    }
+  }
+}
+
+/// The nodes with a path to an accept node.
+std::vector<bool> coaccessible(const Composition& composition) {
+  std::vector<bool> kept(static_cast<size_t>(composition.num_nodes()));
+  for (int32_t n = 0; n < composition.num_nodes(); ++n) kept[n] = composition.is_accept(n);
+  // Most arcs go to later nodes, as the search was breadth first. So a few sweeps leave little to
+  // the lists, which read memory at random.
+  constexpr int kSweeps = 4;
+  for (int i = 0; i < kSweeps; ++i)
+    if (!mark_once(composition, kept)) return kept;
+  mark_rest(composition, kept);
+  return kept;
+}
+
+}  // namespace
+
+Composed compose_topologies(const char* op, const Topology& topology1, const Topology& topology2) {
+  const Composition composition(op, topology1, topology2);
+  const std::vector<bool> kept = coaccessible(composition);
+
+  Arrays out;
+  std::vector<int32_t> id(kept.size(), -1);
+  size_t num_arcs = 0;
+  for (int32_t n = 0; n < composition.num_nodes(); ++n) {
+    if (!kept[n]) continue;
+    id[n] = out.num_nodes++;
+    if (n < composition.num_start()) out.start.push_back(id[n]);
+    if (composition.is_accept(n)) out.accept.push_back(id[n]);
+    for (int32_t k = composition.begin(n); k < composition.begin(n + 1); ++k)
+      num_arcs += kept[composition.dst(k)];
+  }
+
+  const bool is_acceptor = topology1.is_acceptor() && topology2.is_acceptor();
+  const auto ilabel = topology1.ilabel(), olabel = topology2.olabel();
+  std::vector<int32_t> map1(num_arcs), map2(num_arcs);
+  for (auto* column : {&out.src, &out.dst, &out.ilabel}) column->resize(num_arcs);
+  if (!is_acceptor) out.olabel.resize(num_arcs);
+  size_t a = 0;
+  for (int32_t n = 0; n < composition.num_nodes(); ++n) {
+    if (!kept[n]) continue;
+    for (int32_t k = composition.begin(n); k < composition.begin(n + 1); ++k) {
+      const int32_t dst = id[composition.dst(k)];
+      if (dst < 0) continue;
+      const auto [a1, a2] = composition.parents(k);
+      out.src[a] = id[n];
+      out.dst[a] = dst;
+      out.ilabel[a] = a1 < 0 ? kEpsilon : ilabel[a1];
+      if (!is_acceptor) out.olabel[a] = a2 < 0 ? kEpsilon : olabel[a2];
+      map1[a] = a1;
+      map2[a++] = a2;
+    }
+  }
+  if (out.ilabel == out.olabel) out.olabel = Column();
+  return {std::move(out), ArcMap::gather(std::move(map1)), ArcMap::gather(std::move(map2))};
+}
+
+}  // namespace arcgrad

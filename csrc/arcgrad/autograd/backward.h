@@ -1,0 +1,23 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "arcgrad/autograd/autograd.h"
+#include "arcgrad/autograd/external_array.h"
+
+namespace arcgrad {
+
+/// The sources of all leaves that `graphs` were made from, in a fixed order.
+std::vector<std::shared_ptr<const ExternalArray>> find_sources(std::span<const Graph> graphs);
+/// The gradients of `outputs` with respect to sources: one buffer of `size()` entries for each.
+std::vector<Weights> grad(std::span<const Graph> outputs,
+                          std::span<const std::shared_ptr<const ExternalArray>> sources,
+                          std::span<const Graph> seeds);
+/// The same as graphs on the tape, one per leaf of each source.
+std::vector<std::vector<Graph>> record_grad(
+    std::span<const Graph> outputs, std::span<const std::shared_ptr<const ExternalArray>> sources,
+    std::span<const Graph> seeds);
+
+}  // namespace arcgrad
