@@ -6,6 +6,7 @@
 #include "arcgrad/core/graph.h"
 #include "arcgrad/io/io.h"
 #include "arcgrad/ops.h"
+#include "arcgrad/runtime/error.h"
 #include "arcgrad/runtime/parallel.h"
 #include "arcgrad/tokens/alignments.h"
 #include "arcgrad/tokens/tokens.h"

@@ -26,7 +26,7 @@ namespace {
 }  // namespace
 
 Graph widen_score(const Graph& graph) {
-  if (graph.dtype() == DType::float64 || graph.product()) return graph;
+  if (graph.dtype() == DType::float64 || graph.state()->deferred) return graph;
   const bool is_score = same_structure(graph.topology(), *scalar_topology());
   return is_score ? record_cast(graph, DType::float64) : graph;
 }

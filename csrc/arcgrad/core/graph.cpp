@@ -276,7 +276,7 @@ Graph Graph::snapshot() const {
 }
 
 bool is_emissions(const Graph& graph) {
-  return !graph.product() && graph.topology().dense().has_value();
+  return !graph.state()->deferred && graph.topology().dense().has_value();
 }
 
 Graph linear_graph(int32_t frames, int32_t labels, bool calc_grad, DType dtype) {

@@ -11,6 +11,7 @@ namespace arcgrad {
 
 struct Entry;
 struct ExternalArray;
+struct GraphState;
 
 /// A graph whose arcs are built on first access.
 class Deferred {
