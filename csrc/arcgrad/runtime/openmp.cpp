@@ -71,14 +71,14 @@ bool run(int num_threads, Body* body, void* data) {
   const Library* openmp = library();
   // Loops of different sizes would make it end threads and start them again.
   if (!openmp || openmp->max_threads() != num_threads) return false;
-  struct Call {
+  struct LoopArguments {
     Body* body;
     void* data;
     const Library* openmp;
   } call{body, data, openmp};
   openmp->parallel(
       [](void* data) {
-        const auto& [body, rest, openmp] = *static_cast<Call*>(data);
+        const auto& [body, rest, openmp] = *static_cast<LoopArguments*>(data);
         body(rest, openmp->thread(), openmp->team_size());
       },
       &call, static_cast<unsigned>(num_threads), 0);

@@ -42,7 +42,7 @@ class DenseRun : public Run {
 
  private:
   template <class T>
-  struct Part {
+  struct PrecisionGroup {
     std::vector<size_t> examples;
     std::unique_ptr<DenseRecursion<T>> recursion;
 
@@ -61,8 +61,8 @@ class DenseRun : public Run {
 
   bool has_failed_ = false;
   std::shared_ptr<DenseFactor> shared_;
-  Part<float> narrow_;
-  Part<double> wide_;
+  PrecisionGroup<float> narrow_;
+  PrecisionGroup<double> wide_;
 };
 
 DenseRun::DenseRun(std::shared_ptr<const Factor> factor, std::span<const Emissions> examples,
