@@ -124,19 +124,25 @@ class Aligner {
         blanks_(static_cast<size_t>(target.num_nodes())) {
     number_nodes(op);
     mark_ends();
-    size_t num_arcs = 0;
-    each_arc([&](int32_t, int32_t, int32_t, int32_t) { ++num_arcs; });
-    require_size(op, "arcs", static_cast<int64_t>(num_arcs));
-    for (Column* column : {&arrays.src, &arrays.dst, &arrays.ilabel}) column->resize(num_arcs);
-    if (is_lattice) taken.resize(num_arcs);
-    size_t k = 0;
+    size_t num_arcs = 0, capacity = 0;
+    const auto resize = [&](size_t size) {
+      require_size(op, "arcs", static_cast<int64_t>(num_arcs));
+      for (Column* column : {&arrays.src, &arrays.dst, &arrays.ilabel}) column->resize(size);
+      if (is_lattice) taken.resize(size);
+      capacity = size;
+    };
+    // CTC needs about two and a half arcs per node.
+    resize(3 * static_cast<size_t>(arrays.num_nodes) + 8);
     each_arc([&](int32_t src, int32_t dst, int32_t label, int32_t arc) {
-      arrays.src[k] = src;
-      arrays.dst[k] = dst;
-      arrays.ilabel[k] = label;
-      if (is_lattice) taken[k] = arc;
-      ++k;
+      if (num_arcs == capacity) [[unlikely]]
+        resize(2 * capacity);
+      arrays.src[num_arcs] = src;
+      arrays.dst[num_arcs] = dst;
+      arrays.ilabel[num_arcs] = label;
+      if (is_lattice) taken[num_arcs] = arc;
+      ++num_arcs;
     });
+    resize(num_arcs);
   }
 
   Arrays arrays;

@@ -1,6 +1,7 @@
 #include "arcgrad/trellis/trellis_graph.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -267,26 +268,28 @@ bool TrellisGraph::has_inner_non_emitting() const {
 void TrellisGraph::find_offsets() {
   constexpr int32_t kFarthest = 64;
   if (num_emitting == 0 || has_inner_non_emitting()) return;
-  std::vector<int32_t> found;
-  found.reserve(kMostDiagonals);
+  // The distances found, and for each of them the last state with such an arc.
+  std::array<int32_t, kMostDiagonals> found, last;
+  int32_t count = 0;
   int64_t terms = 0;
   for (int32_t p = 0; p < num_emitting; ++p)
     for (int32_t k = out.offset[p]; k < middle[p]; ++k) {
       const int32_t distance = out.index[k] - p;
       ++terms;
-      if (std::ranges::find(found, distance) != found.end()) continue;
-      if (found.size() == kMostDiagonals || std::abs(distance) > kFarthest) return;
-      found.push_back(distance);
+      int32_t i = 0;
+      while (i < count && found[i] != distance) ++i;
+      if (i == count) {
+        if (count == kMostDiagonals || std::abs(distance) > kFarthest) return;
+        found[count++] = distance;
+      } else if (last[i] == p) {
+        return;  // two arcs between the same states would need the same cell of a diagonal
+      }
+      last[i] = p;
     }
-  // Two arcs between the same states would need the same cell of a diagonal.
-  for (int32_t p = 0; p < num_emitting; ++p)
-    for (int32_t k = out.offset[p]; k < middle[p]; ++k)
-      for (int32_t j = out.offset[p]; j < k; ++j)
-        if (out.index[j] == out.index[k]) return;
   constexpr int64_t kMostCellsPerTerm = 4;
-  if (static_cast<int64_t>(found.size()) * num_emitting > kMostCellsPerTerm * terms + 64) return;
-  std::ranges::sort(found);
-  offsets = std::move(found);
+  if (int64_t{count} * num_emitting > kMostCellsPerTerm * terms + 64) return;
+  offsets.assign(found.begin(), found.begin() + count);
+  std::ranges::sort(offsets);
 }
 
 void TrellisGraph::find_density() {
