@@ -61,10 +61,10 @@ using Column = Buffer<int32_t>;
 /// An array of plain numbers for vector loops: it starts on a cache line, is not initialised, and
 /// if it is large comes from memory that was used before, by whichever thread.
 template <class T>
-class Block {
+class AlignedBuffer {
  public:
-  Block() = default;
-  explicit Block(int64_t size) : bytes_(static_cast<size_t>(size) * sizeof(T)) {
+  AlignedBuffer() = default;
+  explicit AlignedBuffer(int64_t size) : bytes_(static_cast<size_t>(size) * sizeof(T)) {
     if (bytes_ >= kLargeBlock) {
       data_ = static_cast<T*>(memory_ = allocate_large(bytes_));
       return;
@@ -74,20 +74,20 @@ class Block {
     const auto address = reinterpret_cast<uintptr_t>(memory_);
     data_ = reinterpret_cast<T*>((address + kCacheLine - 1) / kCacheLine * kCacheLine);
   }
-  Block(int64_t size, T value) : Block(size) {
+  AlignedBuffer(int64_t size, T value) : AlignedBuffer(size) {
     for (int64_t i = 0; i < size; ++i) data_[i] = value;
   }
-  Block(Block&& other) noexcept
+  AlignedBuffer(AlignedBuffer&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)),
         memory_(std::exchange(other.memory_, nullptr)),
         bytes_(other.bytes_) {}
-  Block& operator=(Block&& other) noexcept {
+  AlignedBuffer& operator=(AlignedBuffer&& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(memory_, other.memory_);
     std::swap(bytes_, other.bytes_);
     return *this;
   }
-  ~Block() {
+  ~AlignedBuffer() {
     if (memory_ && bytes_ < kLargeBlock)
       ::operator delete(memory_, bytes_ + kCacheLine);
     else if (memory_)

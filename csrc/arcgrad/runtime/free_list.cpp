@@ -60,12 +60,12 @@ class FreeList {
     return memory;
   }
 
-  struct Block {
+  struct FreeBlock {
     void* memory;
     size_t size;
   };
   std::atomic_flag in_use_;
-  Block blocks_[kMaxBlocks];
+  FreeBlock blocks_[kMaxBlocks];
   size_t count_ = 0, total_ = 0;
 };
 

@@ -37,7 +37,7 @@ class BestRecursion {
     num_emissions_ = is_by_state ? before_ + graph.padded + graph.reach_after
                                  : static_cast<int64_t>(form.labels.size()) * lanes;
     // Initializes what is never written: the padding, and labels that the emissions lack.
-    emissions_ = Block<T>(num_emissions_);
+    emissions_ = AlignedBuffer<T>(num_emissions_);
     std::fill_n(emissions_.get(), num_emissions_,
                 is_by_state ? T{0} : -std::numeric_limits<T>::infinity());
     if (is_by_state) {
@@ -55,7 +55,7 @@ class BestRecursion {
     }
     if (graph.loop == BestLoop::diagonals) {
       checks_frames_ = examples[0]->col_stride == 1 && examples[0]->labels <= 4 * graph.padded;
-      scratch_ = Block<double>(num_emissions_);
+      scratch_ = AlignedBuffer<double>(num_emissions_);
       std::fill_n(scratch_.get(), num_emissions_, kNegInf);
       find_ends();
       diagonals_ = graph.diagonals;
@@ -69,7 +69,8 @@ class BestRecursion {
         std::iota(in_order_.begin(), in_order_.end(), 0);
       }
     } else if (graph.loop == BestLoop::terms) {
-      if (graph.is_plain) scratch_ = Block<double>(static_cast<int64_t>(form.num_emitting) * lanes);
+      if (graph.is_plain)
+        scratch_ = AlignedBuffer<double>(static_cast<int64_t>(form.num_emitting) * lanes);
       terms_ = graph.terms;
       terms_.scratch = scratch_.get();
       const bool is_one = lanes == 1, is_four = lanes == 4;
@@ -266,8 +267,8 @@ class BestRecursion {
   const int32_t lanes_;
   int32_t before_ = 0;  // entries before the first emitting state
   int64_t num_emissions_ = 0;
-  Block<T> emissions_;
-  Block<double> scratch_;
+  AlignedBuffer<T> emissions_;
+  AlignedBuffer<double> scratch_;
   std::vector<int64_t> from_;
   std::vector<int32_t> missing_;
   std::vector<int64_t> in_order_;

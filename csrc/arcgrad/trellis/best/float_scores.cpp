@@ -38,11 +38,11 @@ FloatScores::FloatScores(const TrellisGraph& graph, const Weights& weights,
       is_consecutive_ &= labels_[p] == labels_[0] + p;
     }
     make_matrix();
-    emissions_ = Block<float>(width_);
-    sums_ = Block<float>(width_);
+    emissions_ = AlignedBuffer<float>(width_);
+    sums_ = AlignedBuffer<float>(width_);
   } else {
     const auto size = static_cast<int64_t>(graph.labels.size()) * kPrefilterLanes;
-    emissions_ = Block<float>(size);
+    emissions_ = AlignedBuffer<float>(size);
   }
   bounds_.resize((static_cast<size_t>(frames_) + 1) * kMost);
 }
@@ -85,11 +85,11 @@ void FloatScores::find_ends() {
 void FloatScores::make_matrix() {
   const int64_t count = graph_.num_emitting;
   const Rows& out = graph_.out;
-  matrix_ = Block<float>(width_ * width_, kImpossible);
+  matrix_ = AlignedBuffer<float>(width_ * width_, kImpossible);
   for (int64_t from = 0; from < count; ++from)
     for (int32_t k = out.offset[from]; k < graph_.middle[from]; ++k)
       matrix_[from * width_ + out.index[k]] = weights_[k];
-  panels_ = Block<float>(width_ * count);
+  panels_ = AlignedBuffer<float>(width_ * count);
   constexpr int64_t kColumns = kPanel<float>;
   for (int64_t first = 0; first < width_; first += kColumns)
     for (int64_t to = 0; to < count; ++to)

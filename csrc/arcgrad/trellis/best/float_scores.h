@@ -149,8 +149,8 @@ class FloatScores {
   int64_t width_ = 0;
   std::vector<int32_t> labels_;
   bool is_consecutive_ = true;
-  Block<float> matrix_, panels_, sums_;
-  Block<float> emissions_;
+  AlignedBuffer<float> matrix_, panels_, sums_;
+  AlignedBuffer<float> emissions_;
   std::vector<float> converted_;
   std::vector<RowBound> bounds_;
 };

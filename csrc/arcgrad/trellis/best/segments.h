@@ -25,7 +25,8 @@ class Segments {
         stride_(stride),
         row_size_(row_size),
         rows_((stride + int64_t{1}) * row_size) {
-    if (goes_back && stride < frames) firsts_ = Block<V>((frames / stride + int64_t{1}) * row_size);
+    if (goes_back && stride < frames)
+      firsts_ = AlignedBuffer<V>((frames / stride + int64_t{1}) * row_size);
   }
 
   /// The row with `left` frames left, which must be in the current segment.
@@ -73,7 +74,7 @@ class Segments {
 
   int32_t frames_, stride_, begin_ = 0;
   int64_t row_size_;
-  Block<V> rows_, firsts_;
+  AlignedBuffer<V> rows_, firsts_;
 };
 
 /// The stride of the segments: all frames if their rows fit into `max_bytes`, else sqrt(frames).

@@ -57,9 +57,10 @@ class HvpRecursion {
     const int64_t spare = graph.is_diagonal ? kHvpLanes : 0;
     slots_ = HvpScores::impossible(num_slots_ * lanes_ + spare);
     emitting_ = HvpScores::impossible(graph.padded);
-    logarithms_ = Block<double>(num_slots_ * lanes_ + spare, kNegInf);
-    tangents_ = Block<double>(num_slots_ * lanes_ + spare, 0.0);
-    posterior_ = Block<double>(std::max(graph.padded, int64_t{form_.num_emitting} * lanes_));
+    logarithms_ = AlignedBuffer<double>(num_slots_ * lanes_ + spare, kNegInf);
+    tangents_ = AlignedBuffer<double>(num_slots_ * lanes_ + spare, 0.0);
+    posterior_ =
+        AlignedBuffer<double>(std::max(graph.padded, int64_t{form_.num_emitting} * lanes_));
     centers_.resize(static_cast<size_t>(frames_) + 2);
   }
 
@@ -348,9 +349,9 @@ class HvpRecursion {
   int64_t frame_size_ = 0;
   HvpScores v_, b_, g_;  // of all frames, and of one
   int64_t num_slots_ = 0;
-  HvpScores slots_, emitting_;           // emissions of a frame
-  Block<double> logarithms_, tangents_;  // as they are given, example by example
-  Block<double> posterior_;
+  HvpScores slots_, emitting_;                   // emissions of a frame
+  AlignedBuffer<double> logarithms_, tangents_;  // as they are given, example by example
+  AlignedBuffer<double> posterior_;
   std::vector<PerLane> centers_;  // subtracted from the tangents of each frame
   std::array<bool, kHvpLanes> is_possible_{};
   PerLane unit_{};

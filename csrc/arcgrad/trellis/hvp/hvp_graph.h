@@ -43,7 +43,7 @@ class HvpScores {
 
  private:
   int64_t size_ = 0;
-  Block<double> memory_;
+  AlignedBuffer<double> memory_;
 };
 
 /// A mean whose weights may differ by any order of magnitude.

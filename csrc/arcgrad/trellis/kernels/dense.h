@@ -63,7 +63,7 @@ inline Scaled weight_of(const Factor& factor, int32_t arc) {
 template <class T>
 struct PackedWeights {
   /// W and its transpose in panels, divided by 2^exponent.
-  Block<T> forward, backward;
+  AlignedBuffer<T> forward, backward;
   double exponent = 0.0;
   /// The largest exponent of the scores to the end.
   double end_exponent = 0.0;
@@ -115,7 +115,7 @@ struct DenseArcSums {
   double empty = 0.0;
   /// For each pair of states the sum of v' * f / unit; times the weight it is the posterior of the
   /// arc.
-  Block<double> between;
+  AlignedBuffer<double> between;
   bool is_empty = true;  // `between` is uninitialized
   double unit = 1.0;     // of the deltas
 };
@@ -146,11 +146,11 @@ class DenseRecursion {
   struct Segment {
     int32_t first = 0, last = -1;
     T *v = nullptr, *e = nullptr;
-    Block<T> memory;
+    AlignedBuffer<T> memory;
 
     void allocate(int64_t size) {
       // One allocation, which malloc is more likely to serve without new pages.
-      memory = Block<T>(2 * size);
+      memory = AlignedBuffer<T>(2 * size);
       v = memory.get();
       e = v + size;
     }
@@ -158,12 +158,12 @@ class DenseRecursion {
   /// The memory that finish() works with.
   struct Scratch {
     explicit Scratch(int64_t rows, int64_t width, int64_t stride)
-        : u(Block<T>(rows * stride)),
-          e(Block<T>(stride)),
-          x(Block<T>(width)),
-          wide(Block<double>(2 * width)) {}
-    Block<T> u, e, x;
-    Block<double> wide;
+        : u(AlignedBuffer<T>(rows * stride)),
+          e(AlignedBuffer<T>(stride)),
+          x(AlignedBuffer<T>(width)),
+          wide(AlignedBuffer<double>(2 * width)) {}
+    AlignedBuffer<T> u, e, x;
+    AlignedBuffer<double> wide;
   };
 
   int32_t num_rows(int32_t t) const { return rows_[static_cast<size_t>(t)]; }
@@ -180,7 +180,7 @@ class DenseRecursion {
     return (kLowestMean - std::log(2.0 * trellis_graph_.num_emitting)) * frames - 100.0;
   }
   void forward();
-  void multiply(int64_t rows, const T* from, const Block<T>& panels, T* to, size_t part = 0,
+  void multiply(int64_t rows, const T* from, const AlignedBuffer<T>& panels, T* to, size_t part = 0,
                 size_t parts = 1) const;
   template <class Record>
   void finish(int32_t t, T* after, T* e, Scratch& scratch, Record&& record) const;
@@ -208,7 +208,7 @@ class DenseRecursion {
   std::vector<Scale> scales_;
   /// All frames, or v of every stride-th frame.
   Segment all_;
-  std::vector<Block<T>> kept_;
+  std::vector<AlignedBuffer<T>> kept_;
 };
 
 }  // namespace arcgrad::trellis::dense

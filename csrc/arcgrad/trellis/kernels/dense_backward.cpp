@@ -46,20 +46,21 @@ void DenseRecursion<T>::backward(std::span<const double> deltas,
   }
   if (active.empty()) return;
   const auto most = static_cast<int64_t>(active.size());
-  const auto b = Block<T>(most * stride_), f = Block<T>(most * stride_);
-  const auto product = Block<T>(width_);
+  const auto b = AlignedBuffer<T>(most * stride_), f = AlignedBuffer<T>(most * stride_);
+  const auto product = AlignedBuffer<T>(width_);
   const int32_t last = frames(active[0]);
   const size_t parts = num_parts(most * trellis_graph_.num_emitting * width_);
   // v of the frame before and f, of as many frames as fill a block.
-  Block<T> block_v, block_f;
-  std::vector<Block<T>> scratch(sums ? parts : 0);
+  AlignedBuffer<T> block_v, block_f;
+  std::vector<AlignedBuffer<T>> scratch(sums ? parts : 0);
   int64_t filled = 0;
   bool is_block_full = false;
   if (sums) {
     const int64_t capacity = std::min(kOuterRows, row_of(last + 1)) * stride_;
-    block_v = Block<T>(capacity + kDensePad);
-    block_f = Block<T>(capacity);
-    for (Block<T>& own : scratch) own = Block<T>(capacity + kOuterRows * (kPanel<T> + kOuterPad));
+    block_v = AlignedBuffer<T>(capacity + kDensePad);
+    block_f = AlignedBuffer<T>(capacity);
+    for (AlignedBuffer<T>& own : scratch)
+      own = AlignedBuffer<T>(capacity + kOuterRows * (kPanel<T> + kOuterPad));
     std::fill_n(block_v.get() + capacity, kDensePad, T{0});
   }
   const auto add_block = [&](size_t part) {
@@ -156,7 +157,7 @@ void DenseRecursion<T>::add_gradients(std::span<const double> deltas,
   sums.first.resize(static_cast<size_t>(form.num_emitting));
   sums.last.resize(static_cast<size_t>(form.num_emitting));
   const int64_t size = padded(form.num_emitting, kOuterPad) * width_;
-  sums.between = Block<double>(size);
+  sums.between = AlignedBuffer<double>(size);
   double largest = 0.0;
   for (size_t i = 0; i < examples_.size(); ++i) {
     if (failed_[i] || scores_[i] == -kInf) continue;

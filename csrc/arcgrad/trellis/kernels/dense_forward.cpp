@@ -96,7 +96,7 @@ DenseRecursion<T>::DenseRecursion(std::shared_ptr<const Factor> factor, DenseFac
 
 /// Multiplies some rows by a matrix, or computes one of several parts of the columns.
 template <class T>
-void DenseRecursion<T>::multiply(int64_t rows, const T* from, const Block<T>& panels, T* to,
+void DenseRecursion<T>::multiply(int64_t rows, const T* from, const AlignedBuffer<T>& panels, T* to,
                                  size_t part, size_t parts) const {
   const int64_t begin = begin_of(part, parts, width_, kPanel<T>);
   const int64_t end = begin_of(part + 1, parts, width_, kPanel<T>);
@@ -152,12 +152,12 @@ void DenseRecursion<T>::forward() {
   const bool keeps_some = options_.keep && !keeps_all;
   if (options_.keep) scales_.resize(static_cast<size_t>(row_of(most_frames_ + 1)));
   const auto most_rows = static_cast<int64_t>(num_rows(1));
-  Block<T> two[2];
+  AlignedBuffer<T> two[2];
   if (keeps_all) {
     all_.last = most_frames_;
     all_.allocate(row_of(most_frames_ + 1) * stride_);
   } else {
-    for (auto& buffer : two) buffer = Block<T>(most_rows * stride_);
+    for (auto& buffer : two) buffer = AlignedBuffer<T>(most_rows * stride_);
   }
   Scratch scratch(most_rows, width_, stride_);
   // peaks + shifts * log(2): the logarithm of the scale of v.
@@ -197,7 +197,7 @@ void DenseRecursion<T>::forward() {
     }
     if (keeps_some && t % options_.stride == 0 && t < most_frames_) {
       const int64_t size = num_rows(t + 1) * stride_;
-      kept_.push_back(Block<T>(size));
+      kept_.push_back(AlignedBuffer<T>(size));
       std::copy_n(after, size, kept_.back().get());
     }
     before = after;
@@ -257,8 +257,8 @@ void DenseRecursion<T>::fill(Segment& segment, int32_t t) const {
 #define ARCGRAD_INSTANTIATE(T)                                                              \
   template DenseRecursion<T>::DenseRecursion(std::shared_ptr<const Factor>, DenseFactor&,   \
                                              std::vector<Emissions>, const RunOptions&);    \
-  template void DenseRecursion<T>::multiply(int64_t, const T*, const Block<T>&, T*, size_t, \
-                                            size_t) const;                                  \
+  template void DenseRecursion<T>::multiply(int64_t, const T*, const AlignedBuffer<T>&, T*, \
+                                            size_t, size_t) const;                          \
   template void DenseRecursion<T>::end_scores(const T*, T*, double&) const;                 \
   template void DenseRecursion<T>::fill(Segment&, int32_t) const;
 ARCGRAD_INSTANTIATE(float)

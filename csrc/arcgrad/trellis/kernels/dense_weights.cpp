@@ -39,11 +39,11 @@ PackedWeights<T>::PackedWeights(const Factor& factor, const std::vector<int32_t>
   end_exponent = highest_end;
   has_full_end = lowest_end > -kInf && highest_end - lowest_end <= Range::kFull;
   if (!fits) return;
-  forward = Block<T>(width * count);
-  backward = Block<T>(width * count);
+  forward = AlignedBuffer<T>(width * count);
+  backward = AlignedBuffer<T>(width * count);
   // Rows are packed in groups as wide as a panel of the transpose.
   constexpr int64_t kRows = kPanel<T>;
-  const auto fill = [&](int64_t first, const Block<T>& rows) {
+  const auto fill = [&](int64_t first, const AlignedBuffer<T>& rows) {
     std::fill_n(rows.get(), kRows * width, T{0});
     for (int64_t s = first; s < std::min(first + kRows, count); ++s) {
       T* row = rows.get() + (s - first) * width;
@@ -64,7 +64,7 @@ PackedWeights<T>::PackedWeights(const Factor& factor, const std::vector<int32_t>
   };
   const size_t parts = num_parts(count * count);
   parallel_for(parts, [&](size_t part) {
-    const Block<T> rows = Block<T>(kRows * width);
+    const AlignedBuffer<T> rows = AlignedBuffer<T>(kRows * width);
     const int64_t end = begin_of(part + 1, parts, width, kRows);
     for (int64_t first = begin_of(part, parts, width, kRows); first < end; first += kRows)
       fill(first, rows);

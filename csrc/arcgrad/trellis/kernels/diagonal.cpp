@@ -56,8 +56,8 @@ void DiagonalRun<T>::set_up() {
 
   const int64_t pad = round_up(std::max(std::abs(low_offset_), std::abs(high_offset_)));
   const int64_t size = pad + padded_states_ + pad;
-  weight_exponent_ = Block<Int>(count * size, kDead);
-  if (is_weighted_) weight_mantissa_ = Block<T>(count * size, T(0));
+  weight_exponent_ = AlignedBuffer<Int>(count * size, kDead);
+  if (is_weighted_) weight_mantissa_ = AlignedBuffer<T>(count * size, T(0));
   // The diagonal of each offset, counted from the lowest.
   std::pmr::vector<int32_t> diagonal(static_cast<size_t>(high_offset_ - low_offset_) + 1, &pool_);
   for (int32_t k = 0; k < count; ++k) {
@@ -86,7 +86,7 @@ void DiagonalRun<T>::set_up() {
   padded_slots_ = round_up(num_slots_);
   index_.resize(static_cast<size_t>(live_slots_));
   for (int32_t s = 0; s < live_slots_; ++s) index_[s] = labels[s] * emissions_.col_stride;
-  slot_ = Block<int32_t>(padded_states_, 0);
+  slot_ = AlignedBuffer<int32_t>(padded_states_, 0);
   std::ranges::copy(trellis_graph_.slot, slot_.get());
   diagonals_.slot = slot_.get();
   std::pmr::vector<int32_t> states_of(static_cast<size_t>(num_slots_), &pool_),

@@ -41,8 +41,8 @@ class RowStore {
 
  private:
   int64_t before_ = 0, size_ = 0;
-  Block<T> mantissa_;
-  Block<Exponent<T>> exponent_;
+  AlignedBuffer<T> mantissa_;
+  AlignedBuffer<Exponent<T>> exponent_;
 };
 
 /// a * b.
@@ -133,8 +133,8 @@ class DiagonalRun final : public Run {
   /// if all frames were kept.
   struct Segment {
     RowStore<T> rows;
-    Block<Split<T>> emissions;
-    Block<T> buffer;
+    AlignedBuffer<Split<T>> emissions;
+    AlignedBuffer<T> buffer;
     int32_t first = 0;  // the first frame of the segment
   };
 
@@ -190,9 +190,9 @@ class DiagonalRun final : public Run {
   int32_t kind_ = 0;
   bool is_weighted_ = false;
   Diagonals<T> diagonals_{};
-  Block<Int> weight_exponent_;
-  Block<T> weight_mantissa_;
-  Block<int32_t> slot_;
+  AlignedBuffer<Int> weight_exponent_;
+  AlignedBuffer<T> weight_mantissa_;
+  AlignedBuffer<int32_t> slot_;
   std::pmr::vector<int64_t> index_{&pool_};
   std::pmr::vector<int32_t> slot_offset_{&pool_}, slot_state_{&pool_}, slot_label_{&pool_};
   /// The states that may be entered in the first frame, and those that may end a path after the
@@ -204,7 +204,7 @@ class DiagonalRun final : public Run {
 
   /// The scores after each frame, or after each multiple of `stride_`, and the emissions of each.
   RowStore<T> rows_;
-  Block<Split<T>> split_;
+  AlignedBuffer<Split<T>> split_;
   std::pmr::vector<int64_t> base_{&pool_};
   Scaled total_;
 };

@@ -43,8 +43,8 @@ struct DiagonalRun<T>::BandedArcSums {
 
   int64_t states = 0, size = 0;
   int32_t frames = 0;
-  Block<T> part;
-  Block<double> sum;
+  AlignedBuffer<T> part;
+  AlignedBuffer<double> sum;
   std::array<T*, kMostDiagonals> part_of{};
 };
 
@@ -90,13 +90,13 @@ void DiagonalRun<T>::run_backward(double delta, const EmissionsGrad& wanted, std
                                   double* frame_scores) const {
   const int64_t after = std::max(high_offset_, 0), before = std::max(-low_offset_, 0);
   const RowStore<T> two(2, before, padded_states_, after);
-  const Block<T> posterior(padded_states_, T(0));
+  const AlignedBuffer<T> posterior(padded_states_, T(0));
   Segment segment;
   if (stride_ > 1) {
     const int64_t count = std::min(stride_, frames_);
     segment.rows = make_rows(count);
-    segment.emissions = Block<Split<T>>(count * padded_slots_);
-    segment.buffer = Block<T>(padded_slots_);
+    segment.emissions = AlignedBuffer<Split<T>>(count * padded_slots_);
+    segment.buffer = AlignedBuffer<T>(padded_slots_);
     segment.first = frames_ + 1;
   }
   BandedArcSums sums;
@@ -122,10 +122,10 @@ void DiagonalRun<T>::run_backward(double delta, const EmissionsGrad& wanted, std
   int64_t num_unset = frames_;
   int64_t rows_at_once = std::max<int64_t>(kEntriesAtOnce / std::max(wanted.labels, 1), 1);
   EmissionsGrad rows = wanted;
-  Block<double> buffer;
+  AlignedBuffer<double> buffer;
   const bool is_streamed = wanted.is_unset && wanted.is_large && wanted.labels >= kLongRow;
   if (is_streamed) {
-    buffer = Block<double>(wanted.labels);
+    buffer = AlignedBuffer<double>(wanted.labels);
     rows.data = buffer.get();
     rows.row_stride = 0;
     rows_at_once = 1;

@@ -95,14 +95,14 @@ void DiagonalRun<T>::run_forward(bool keep) {
   diagonals_.row_size = make_rows(0).size();
   if (keep_all) {
     rows_ = make_rows(frames_);
-    split_ = Block<Split<T>>(frames_ * padded_slots_);
+    split_ = AlignedBuffer<Split<T>>(frames_ * padded_slots_);
   } else if (keep) {
     rows_ = make_rows(std::max(frames_ / stride_, 1));
   }
   const RowStore<T> two = keep_all ? RowStore<T>() : make_rows(2);
-  const Block<Split<T>> some =
-      keep_all ? Block<Split<T>>() : Block<Split<T>>(kSplitFrames * padded_slots_);
-  const Block<T> buffer(padded_slots_);
+  const AlignedBuffer<Split<T>> some =
+      keep_all ? AlignedBuffer<Split<T>>() : AlignedBuffer<Split<T>>(kSplitFrames * padded_slots_);
+  const AlignedBuffer<T> buffer(padded_slots_);
 
   const bool is_possible = find_ranges();
   int64_t running_base = 0;

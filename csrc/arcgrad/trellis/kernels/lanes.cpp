@@ -92,8 +92,8 @@ RowWeights<T>::RowWeights(const Factor& factor) {
 template <class T, int W>
 void RowsRun<T, W>::FrameValues::reserve(size_t count) {
   if (count <= capacity) return;
-  mantissa = Block<T>(static_cast<int64_t>(count));
-  exponent = Block<Q>(static_cast<int64_t>(count));
+  mantissa = AlignedBuffer<T>(static_cast<int64_t>(count));
+  exponent = AlignedBuffer<Q>(static_cast<int64_t>(count));
   capacity = count;
 }
 

@@ -57,8 +57,8 @@ class RowsRun final : public Run {
 
   /// The values of some frames, uninitialized.
   struct FrameValues {
-    Block<T> mantissa;
-    Block<Q> exponent;
+    AlignedBuffer<T> mantissa;
+    AlignedBuffer<Q> exponent;
     size_t capacity = 0;
     void reserve(size_t count);
     Scores<T> at(size_t offset) const { return {mantissa.get() + offset, exponent.get() + offset}; }

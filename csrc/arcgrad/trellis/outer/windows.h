@@ -53,8 +53,8 @@ class WindowScorer {
     }
     const size_t emissions = static_cast<size_t>(window.size) * num_slots_ * kLanes;
     emissions_.reserve(emissions);
-    plain_emissions_ = Block<double>(static_cast<int64_t>(emissions));
-    plain_values_ = Block<double>(
+    plain_emissions_ = AlignedBuffer<double>(static_cast<int64_t>(emissions));
+    plain_values_ = AlignedBuffer<double>(
         static_cast<int64_t>((static_cast<size_t>(window.size) + 3) * most_values * kLanes));
     posteriors_.resize(most_emitting * kLanes);
     values_size_ = most_values * kLanes;
@@ -63,7 +63,7 @@ class WindowScorer {
     std::iota(labels_.begin(), labels_.end(), 0);
     // Converts emissions of the other type once.
     if ((view.dtype == DType::float64) != (sizeof(T) == 8)) {
-      converted_ = Block<T>(int64_t{view.frames} * view.labels);
+      converted_ = AlignedBuffer<T>(int64_t{view.frames} * view.labels);
       dispatch(view.dtype, [&](auto kind) {
         const auto* from = static_cast<const decltype(kind)*>(view.data);
         for (int64_t t = 0; t < view.frames; ++t)
@@ -164,11 +164,11 @@ class WindowScorer {
  private:
   using Q = Exponent<T>;
   struct ScaledArray {
-    Block<T> mantissa;
-    Block<Q> exponent;
+    AlignedBuffer<T> mantissa;
+    AlignedBuffer<Q> exponent;
     void reserve(size_t size) {
-      mantissa = Block<T>(static_cast<int64_t>(size));
-      exponent = Block<Q>(static_cast<int64_t>(size));
+      mantissa = AlignedBuffer<T>(static_cast<int64_t>(size));
+      exponent = AlignedBuffer<Q>(static_cast<int64_t>(size));
     }
   };
   static Scores<T> at(const ScaledArray& store, int32_t i, size_t size) {
@@ -314,9 +314,9 @@ class WindowScorer {
   std::vector<int32_t> labels_;
   std::vector<const int32_t*> slot_of_;         // of the emitting states of each graph
   std::deque<std::vector<int32_t>> own_slots_;  // if they differ from the labels
-  Block<T> converted_;
+  AlignedBuffer<T> converted_;
   ScaledArray emissions_, values_;
-  Block<double> plain_emissions_, plain_values_;
+  AlignedBuffer<double> plain_emissions_, plain_values_;
   /// The exponents that plain scores are relative to, and the binary orders of magnitude by which
   /// emissions may change them.
   std::array<double, kLanes> unit_{};
