@@ -1,14 +1,14 @@
 #pragma once
 
-// How ops are bound: for a graph, and under the same name for a list of graphs. The GIL is released
-// while an op runs.
+// Templates that bind an op under one name for a graph and for a list of graphs. They release the
+// GIL while the op runs.
 
 #include "arcgrad/ops.h"
 #include "common.h"
 
 namespace arcgrad::bindings {
 
-// The groups of ops.h, one file each; ops_graphs.cpp has several.
+// One function per file of bindings.
 void init_score_ops(nb::module_& m);
 void init_decoding_ops(nb::module_& m);
 void init_graph_ops(nb::module_& m);

@@ -1,4 +1,5 @@
-// Bindings of the ops that make graphs of graphs, with their documentation.
+// Bindings of the ops from graphs to graphs, with their documentation: products, rational
+// operations, weights and structure.
 
 #include "ops.h"
 

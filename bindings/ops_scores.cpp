@@ -61,7 +61,7 @@ worst.
 The best accepted path as a chain graph, epsilon arcs and weights included.
 
 Ties: the path with the smallest arc ids, where the first difference decides and the end of a path
-precedes any arc. Among nodes that a cycle joins, fewer arcs decide before that.
+precedes any arc. Inside a strongly connected component the path with fewer arcs wins first.
 
 Args:
     graph: A graph, or a list of graphs. It may have cycles without positive weight.
@@ -186,7 +186,7 @@ Args:
     graphs: Graphs whose output labels are matched; epsilon arcs must form no cycle.
     emissions: Dense linear graphs.
     window: The number of frames of a window; by default each of the emissions is one window.
-    stride: The number of frames from the start of one window to that of the next.
+    stride: The number of frames from the start of one window to the start of the next.
     dilation: The number of frames from one frame of a window to the next.
     semiring: ``"log"`` for forward scores, ``"tropical"`` for Viterbi scores.
 

@@ -234,7 +234,7 @@ Tokens with a limited number of blanks between them ("equally spaced" CTC).
           [](const Tokens& self) {
             return self.rules().has_blank() ? Limit(self.options().blank_label) : Limit();
           },
-          "The label of the blank; None if there is none.")
+          "The label of the blank; None without a blank.")
       .def_prop_ro(
           "allow_repeats", [](const Tokens& self) { return self.options().allow_repeats; },
           "Whether equal tokens may follow each other without a blank between them.")
@@ -406,7 +406,7 @@ Args:
 Returns:
     A graph with one path per sequence of paths through the given graphs.
 
-Gradient: that of :func:`union`, :func:`concat` and :func:`closure`.
+Gradient: as for :func:`union`, :func:`concat` and :func:`closure`.
 
 :meth:`Tokens.graph` has fewer nodes and epsilon arcs, and can require a blank between equal tokens.
 

@@ -366,9 +366,9 @@ def test_can_be_pickled():
     ("spellings", "labels", "message"),
     [
         ([[0]], [], "one label per spelling, but there are 0 labels and 1 spellings"),
-        ([[0], []], [0, 1], "a spelling must not be empty, but that of entry 1 is"),
+        ([[0], []], [0, 1], "a spelling must not be empty, but the spelling of entry 1 is"),
         ([[0], [1, -1]], [0, 1], "must be 0 or more, but the spelling of entry 1 has -1"),
-        ([[0]], [-2], "labels must be 0 or more, but that of entry 0 is -2"),
+        ([[0]], [-2], "labels must be 0 or more, but the label of entry 0 is -2"),
     ],
 )
 def test_tries_are_checked(spellings, labels, message):

@@ -44,3 +44,10 @@ def test_a_power_of_too_many_nodes_is_an_error():
     for n in (2**31, 2**62):
         with pytest.raises(ValueError, match=r"^power: .*, but"):
             ag.power(acceptor((0,)), n)
+
+
+def test_a_power_of_too_many_arcs_is_an_error():
+    nodes = list(range(50_000))
+    graph = ag.Graph.from_arrays([], [], [], start=nodes, accept=nodes)
+    with pytest.raises(ValueError, match=r"^power: .*arcs.*, but"):
+        ag.power(graph, 2)

@@ -49,8 +49,8 @@ constexpr Alignment kAlignment[] = {{1.0, 0.0},
 
 /// 2^(256 (i - 3)), and 0 where the term is lost.
 constexpr double kInSum[] = {kDown * kDown * kDown, kDown * kDown, kDown, 1.0, kUp, kUp * kUp, 0.0};
-/// Converts a term from its own unit to that of the sum it is part of. The term is zero if its unit
-/// is higher by more than 2, since the value of its source is at least kLow.
+/// Converts a term from its own unit to the unit of its sum. A term whose unit is higher by more
+/// than 2 is zero, since the value of its source is at least kLow.
 double in_sum(double term, int64_t unit, int64_t sum_unit) {
   const auto index = static_cast<uint64_t>((unit + 3) - sum_unit);
   return term * kInSum[index < 6 ? index : 6];

@@ -1,5 +1,7 @@
 #pragma once
 
+// Ops on lists of graphs: element by element, in parallel.
+
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -12,7 +14,8 @@
 
 namespace arcgrad {
 
-/// The number of elements that two lists make together; a list of one goes with any.
+/// The size of a batch of two lists; a list of one element is paired with every element of the
+/// other.
 inline size_t batch_size(const char* op, size_t first, size_t second) {
   require(first == second || first == 1 || second == 1, op,
           "lists must have the same length, or one element, but they have ", first, " and ",
@@ -20,11 +23,11 @@ inline size_t batch_size(const char* op, size_t first, size_t second) {
   return first == 1 ? second : first;
 }
 
-/// Enough work, in arcs, to use all threads.
+/// An amount of work, in arcs, that always runs on the thread pool.
 inline constexpr int64_t kMuchWork = int64_t{1} << 31;
 
-/// Runs `element(i)` for each element of a batch on the pool, or here if there is little `work` in
-/// arcs. An error names the element.
+/// Runs `element(i)` for each element of a batch: on the thread pool, or on the calling thread if
+/// the total `work`, in arcs, is small. An error names the element.
 template <class Element>
 void for_batch(const char* op, size_t size, Element element, int64_t work = kMuchWork) {
   (work < thresholds.small_batch ? serial_for : parallel_for)(size, [&](size_t i) {
@@ -36,7 +39,7 @@ void for_batch(const char* op, size_t size, Element element, int64_t work = kMuc
   });
 }
 
-/// The same, and collects the graphs that it returns.
+/// The same for an `element` that returns a graph; returns all of them.
 template <class Element>
 std::vector<Graph> map_batch(const char* op, size_t size, Element element,
                              int64_t work = kMuchWork) {
@@ -45,12 +48,12 @@ std::vector<Graph> map_batch(const char* op, size_t size, Element element,
   return out;
 }
 
-/// The number of arcs an op has to look at. A product would have to be built.
+/// The work of an op on a graph, in arcs. It is high for a product, whose arcs must be built.
 inline int64_t work_of(const Graph& graph) {
   return graph.product() ? kMuchWork : graph.num_arcs();
 }
 
-/// An op of one graph for a list of graphs: `map(forward_score, graphs)`.
+/// Applies an op of one graph to each graph of a list: `map("negate", negate, graphs)`.
 template <class Op, class... Args>
 std::vector<Graph> map(const char* name, Op op, const std::vector<Graph>& graphs,
                        const Args&... args) {
@@ -59,7 +62,7 @@ std::vector<Graph> map(const char* name, Op op, const std::vector<Graph>& graphs
   return map_batch(name, graphs.size(), [&](size_t i) { return op(graphs[i], args...); }, work);
 }
 
-/// An op of two graphs for two lists, of which one may have a single element.
+/// Applies an op of two graphs to two lists, of which one may have a single element.
 template <class Op>
 std::vector<Graph> map2(const char* name, Op op, const std::vector<Graph>& first,
                         const std::vector<Graph>& second) {
@@ -67,9 +70,7 @@ std::vector<Graph> map2(const char* name, Op op, const std::vector<Graph>& first
   int64_t work = 0;
   for (size_t i = 0; i < size; ++i) {
     const Graph &a = first[first.size() == 1 ? 0 : i], &b = second[second.size() == 1 ? 0 : i];
-    // A composition with a dense linear graph is put off.
-    const bool is_deferred = !a.product() && !b.product() && is_emissions(a) != is_emissions(b);
-    work += is_deferred ? 1 : work_of(a) + work_of(b);
+    work += is_deferrable(a, b) ? 1 : work_of(a) + work_of(b);
   }
   return map_batch(
       name, size,

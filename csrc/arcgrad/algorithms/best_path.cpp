@@ -27,7 +27,7 @@ class ViterbiScoreRule final : public Rule {
   DType dtype_;
 };
 
-/// The transpose of the above: sums along the path.
+/// The derivative of the gradient with respect to the delta: a sum along the path.
 class ViterbiScoreGradRule final : public Rule {
  public:
   explicit ViterbiScoreGradRule(Column arcs) : arcs_(std::move(arcs)) {}

@@ -1,6 +1,6 @@
 #pragma once
 
-// Best paths: which one it is, and graphs made of one path.
+// The best path of a graph, and graphs that consist of one path.
 
 #include <span>
 
@@ -17,9 +17,9 @@ struct BestPath {
   Column arcs;
 };
 
-/// The best path over the arcs of a graph. Ties: the smallest arc ids, where the first difference
-/// decides and the end of a path precedes any arc. Among nodes that a cycle joins, fewer arcs
-/// decide before that.
+/// The best path over the arcs of a graph. Ties: the path with the smallest arc ids, where the
+/// first difference decides and the end of a path precedes any arc. Inside a strongly connected
+/// component the path with fewer arcs wins first.
 BestPath find_best_path(const char* op, const Graph& graph);
 
 /// The Viterbi score and path over the arcs of the graph; a product is materialized first.

@@ -7,10 +7,20 @@
 
 #include "arcgrad/algorithms/pair_ids.h"
 
+// Composition of transducers with an epsilon filter (Mohri 2009, "Weighted automata algorithms",
+// section 5.1): a breadth-first search over pairs of nodes from the pairs of start nodes, then a
+// removal of the pairs with no path to a pair of accept nodes.
+//
+// The arcs of a pair are found by label: each arc of the node with fewer arcs is looked up among
+// the sorted arcs of the other. Where both nodes have epsilon arcs, of all orders in which the two
+// paths could take them only one is kept, so that each pair of paths appears once (see Pair).
+//
+// Time: O(arcs of the search), apart from the label lookups.
+
 namespace arcgrad {
 namespace {
 
-/// Arcs of one node, as slots of its label index.
+/// The arcs of one node, as slots of a label index.
 struct Slots {
   const LabelIndex& index;
   int32_t begin, end;
@@ -36,7 +46,8 @@ void match(const Slots& few, const Slots& many, const Emit& emit) {
     for (int32_t a = few.begin; a < few.end; ++a) emit_all(a);
     return;
   }
-  // Most labels of short lists have no match. A set of label residues tells so without a branch.
+  // Most labels of short lists have no match. A set of label residues excludes them without a
+  // branch.
   const auto residue = [](int32_t l) { return static_cast<uint32_t>(l) % kBits; };
   uint64_t residues = 0;
   for (int32_t b = many.begin; b < many.end; ++b) residues |= uint64_t{1} << residue(other[b]);
@@ -48,7 +59,7 @@ void match(const Slots& few, const Slots& many, const Emit& emit) {
   for (int32_t i = 0; i < count; ++i) emit_all(candidates[i]);
 }
 
-/// The part of a composition that can be reached from its start nodes, found breadth first.
+/// The nodes that start nodes reach, and their arcs.
 class Composition {
  public:
   Composition(std::string_view op, const Topology& first, const Topology& second)
@@ -64,7 +75,7 @@ class Composition {
     explore();
   }
 
-  /// The input arcs that an arc is made of; -1 where an input does not move.
+  /// The two input arcs that an arc is made of; -1 for an input that takes no arc.
   struct Parents {
     int32_t first, second;
   };
@@ -88,7 +99,7 @@ class Composition {
     return flags;
   }
 
-  /// Nodes are expanded in batches, so that what is read at random can be fetched ahead.
+  /// Expands nodes in batches, so that data read at random can be prefetched.
   void explore() {
     constexpr int32_t kBatch = 32;
     offset_.push_back(0);
@@ -124,7 +135,7 @@ class Composition {
   void expand(const Pair& from) {
     Slots slots1{first_, first_.offset[from.first], first_.offset[from.first + 1]};
     Slots slots2{second_, second_.offset[from.second], second_.offset[from.second + 1]};
-    // Epsilon is the smallest label, so the ends of the sorted slots tell about all of them.
+    // Slots are sorted and epsilon is the smallest label, so the first and the last slot suffice.
     const bool has_epsilon = slots1.size() > 0 && first_.label[slots1.begin] == kEpsilon;
     const bool must_move_alone = !first_accepts_[from.first] &&
                                  (slots1.size() == 0 || first_.label[slots1.end - 1] == kEpsilon);
@@ -156,12 +167,16 @@ class Composition {
   int32_t num_start_ = 0;
   PodVector<int32_t> offset_, dst_;
   PodVector<Parents> parents_;
-  /// Where the arcs of the current batch go.
+  /// The destinations of the arcs of the current batch.
   std::vector<PairIds::Key> targets_;
 };
 
-/// Keeps each node with an arc to a kept one, in one pass against the arcs; false if there is none.
-bool mark_once(const Composition& composition, std::vector<bool>& kept) {
+// The nodes with a path to an accept node. connect() follows incoming arcs instead, whose index
+// would take a counting sort of all arcs; these passes read the outgoing arcs as they are stored.
+
+/// Keeps each node with an arc to a kept node, in one pass over the nodes, the last one first.
+/// Returns whether any node was added.
+bool mark_in_one_pass(const Composition& composition, std::vector<bool>& kept) {
   bool changed = false;
   for (int32_t n = composition.num_nodes(); n-- > 0;) {
     if (kept[n]) continue;
@@ -174,9 +189,10 @@ bool mark_once(const Composition& composition, std::vector<bool>& kept) {
   return changed;
 }
 
-/// Keeps all nodes with a path to a kept one. A node that leads to none yet waits in a list at each
-/// of its destinations, so each arc is visited once.
-void mark_rest(const Composition& composition, std::vector<bool>& kept) {
+/// Keeps all nodes with a path to a kept node, visiting each arc once. A node without an arc to a
+/// kept node is put into a list at each of its destinations; when a destination is kept, so is its
+/// list.
+void mark_by_lists(const Composition& composition, std::vector<bool>& kept) {
   struct Waiting {
     int32_t node, next;
   };
@@ -204,16 +220,15 @@ void mark_rest(const Composition& composition, std::vector<bool>& kept) {
   }
 }
 
-/// The nodes with a path to an accept node.
-std::vector<bool> coaccessible(const Composition& composition) {
+std::vector<bool> find_coaccessible(const Composition& composition) {
   std::vector<bool> kept(static_cast<size_t>(composition.num_nodes()));
   for (int32_t n = 0; n < composition.num_nodes(); ++n) kept[n] = composition.is_accept(n);
-  // Most arcs go to later nodes, as the search was breadth first. So a few sweeps leave little to
-  // the lists, which read memory at random.
-  constexpr int kSweeps = 4;
-  for (int i = 0; i < kSweeps; ++i)
-    if (!mark_once(composition, kept)) return kept;
-  mark_rest(composition, kept);
+  // After a breadth-first search most arcs lead to later nodes, so a few passes leave little to the
+  // lists, which read memory at random.
+  constexpr int kPasses = 4;
+  for (int i = 0; i < kPasses; ++i)
+    if (!mark_in_one_pass(composition, kept)) return kept;
+  mark_by_lists(composition, kept);
   return kept;
 }
 
@@ -221,7 +236,7 @@ std::vector<bool> coaccessible(const Composition& composition) {
 
 Composed compose_topologies(const char* op, const Topology& topology1, const Topology& topology2) {
   const Composition composition(op, topology1, topology2);
-  const std::vector<bool> kept = coaccessible(composition);
+  const std::vector<bool> kept = find_coaccessible(composition);
 
   Arrays out;
   std::vector<int32_t> id(kept.size(), -1);

@@ -4,11 +4,12 @@
 
 namespace arcgrad {
 
-/// A composition of topologies, and where the arcs of each input go.
+/// A composition of topologies, and the maps from the arcs of each input.
 struct Composed {
   Arrays arrays;
   ArcMap first, second;
 };
+/// The composition without the nodes that lie on no accepted path. Errors name `op`.
 Composed compose_topologies(const char* op, const Topology& first, const Topology& second);
 
 }  // namespace arcgrad

@@ -7,39 +7,26 @@
 namespace arcgrad {
 namespace {
 
-/// Marks with 1 what starts reach, and with 2 what reaches an accept node, if arcs go forward and
-/// come in the order of the nodes they leave: then one pass each way is enough.
+// Marks of a node: a start node reaches it, and it reaches an accept node.
+constexpr uint8_t kReached = 1, kReaching = 2;
+
+/// Marks the nodes of a topology whose arcs are stored by source node and lead to later nodes: one
+/// pass over the arcs in each direction is enough. Returns false for any other topology.
 bool mark_in_order(const Topology& t, Buffer<uint8_t>& marks) {
   const auto src = t.src(), dst = t.dst();
   if (!t.is_acyclic() || !t.order().nodes.empty() || !std::ranges::is_sorted(src)) return false;
-  for (int32_t n : t.start()) marks[n] |= 1;
-  for (int32_t n : t.accept()) marks[n] |= 2;
-  for (size_t a = 0; a < src.size(); ++a) marks[dst[a]] |= marks[src[a]] & 1;
-  for (size_t a = src.size(); a-- > 0;) marks[src[a]] |= marks[dst[a]] & 2;
+  for (int32_t n : t.start()) marks[n] |= kReached;
+  for (int32_t n : t.accept()) marks[n] |= kReaching;
+  for (size_t a = 0; a < src.size(); ++a) marks[dst[a]] |= marks[src[a]] & kReached;
+  for (size_t a = src.size(); a-- > 0;) marks[src[a]] |= marks[dst[a]] & kReaching;
   return true;
 }
 
-/// Marks with `bit` what can be reached from `sources`.
-void mark(const Adjacency& along, std::span<const int32_t> sources, uint8_t bit,
-          Buffer<uint8_t>& marks) {
-  Column stack(sources.begin(), sources.end());
-  for (int32_t n : sources) marks[n] |= bit;
-  while (!stack.empty()) {
-    const int32_t n = stack.back();
-    stack.pop_back();
-    for (int32_t k = along.offset[n]; k < along.offset[n + 1]; ++k)
-      if (!(marks[along.node[k]] & bit)) {
-        marks[along.node[k]] |= bit;
-        stack.push_back(along.node[k]);
-      }
-  }
-}
-
-/// Whether nodes ascend without gaps, as sources do in most graphs.
+/// Whether ids ascend without gaps, as the source nodes of most graphs do.
 bool have_no_gaps(std::span<const int32_t> nodes) {
   constexpr size_t kBlock = 1024;
   for (size_t a = 1; a < nodes.size();) {
-    uint32_t steps = 0;  // all of a block in one, so that the loop is vectorised
+    uint32_t steps = 0;  // combined without branches, so that the loop is vectorized
     for (const size_t last = std::min(a + kBlock, nodes.size()); a < last; ++a)
       steps |= static_cast<uint32_t>(nodes[a] - nodes[a - 1]);
     if (steps > 1) return false;
@@ -47,9 +34,8 @@ bool have_no_gaps(std::span<const int32_t> nodes) {
   return !nodes.empty();
 }
 
-/// Whether all nodes but some of `others` are at an `end` of an arc.
-bool have_arcs_except(int32_t num_nodes, std::span<const int32_t> end,
-                      std::span<const int32_t> others) {
+/// Whether every node is in `end`, the source or destination nodes of all arcs, or in `others`.
+bool cover_nodes(int32_t num_nodes, std::span<const int32_t> end, std::span<const int32_t> others) {
   if (have_no_gaps(end)) {
     const int32_t first = end.front(), last = end.back();
     return std::ranges::count_if(others, [&](int32_t n) { return n < first || n > last; }) ==
@@ -62,22 +48,24 @@ bool have_arcs_except(int32_t num_nodes, std::span<const int32_t> end,
 }
 
 bool find_dead_ends(const Topology& t) {
-  // Following arcs backwards ends at a node without any, which has to be a start; and so forwards.
-  return !have_arcs_except(t.num_nodes(), t.dst(), t.start()) ||
-         !have_arcs_except(t.num_nodes(), t.src(), t.accept());
+  // Without cycles, any path against the arcs ends at a node that no arc enters. So all nodes are
+  // reached from start nodes if all nodes that no arc enters are start nodes; likewise forwards.
+  return !cover_nodes(t.num_nodes(), t.dst(), t.start()) ||
+         !cover_nodes(t.num_nodes(), t.src(), t.accept());
 }
 
 Connected trim(const Topology& t) {
   if (t.is_acyclic() && !has_dead_ends(t)) return {};
   Buffer<uint8_t> marks(static_cast<size_t>(t.num_nodes()), 0);
   if (!mark_in_order(t, marks)) {
-    mark(t.out(), t.start(), 1, marks);
-    mark(t.in(), t.accept(), 2, marks);
+    const auto all = [](int32_t) { return true; };
+    mark_reachable(t.out(), t.start(), all, kReached, marks);
+    mark_reachable(t.in(), t.accept(), all, kReaching, marks);
   }
   Column node(marks.size(), -1);
   int32_t num_nodes = 0;
   for (size_t n = 0; n < marks.size(); ++n)
-    if (marks[n] == 3) node[n] = num_nodes++;
+    if (marks[n] == (kReached | kReaching)) node[n] = num_nodes++;
   if (num_nodes == t.num_nodes()) return {};
   const auto src = t.src(), dst = t.dst();
   Column arcs(src.size());

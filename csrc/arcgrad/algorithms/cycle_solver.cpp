@@ -13,8 +13,8 @@
 // paths that continue it leave the tree, since their scores are out of date. If the improving arc
 // starts in that subtree, it closes a cycle, whose weights are then summed exactly enough to decide
 // whether it is positive. Invariant: the tree has no cycle, and the score of a node in the tree is
-// that of its tree path up to rounding. Time is usually linear in nodes and arcs, at worst their
-// product.
+// the score of its tree path up to rounding. Time is usually linear in nodes and arcs, at worst
+// their product.
 //
 // Among equally good paths those with the fewest arcs are chosen by a breadth-first search over the
 // tight arcs, those with score(from) + weight == score(to).

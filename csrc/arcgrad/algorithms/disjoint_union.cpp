@@ -16,9 +16,9 @@ DisjointUnion::DisjointUnion(const char* op, std::vector<Graph> graphs, int32_t 
   require_size(op, "nodes", num_nodes);
   require_size(op, "arcs", num_arcs + all_epsilon);
   arrays.num_nodes = static_cast<int32_t>(num_nodes);
-  parts_.reserve(graphs_.size());
+  summands_.reserve(graphs_.size());
   for (size_t i = 0; i < graphs_.size(); ++i) {
-    parts_.push_back({graphs_[i].topology_ptr(), first_node, num_arcs_});
+    summands_.push_back({graphs_[i].topology_ptr(), first_node, num_arcs_});
     first_node += graphs_[i].num_nodes();
     num_arcs_ += graphs_[i].num_arcs();
     if (i < num_epsilon.size()) num_arcs_ += static_cast<int32_t>(num_epsilon[i]);
@@ -34,13 +34,13 @@ void DisjointUnion::add_epsilon(int32_t src, int32_t dst) {
 
 void DisjointUnion::make_arcs() {
   const bool is_acceptor =
-      std::ranges::all_of(parts_, [](const Part& p) { return p.topology->is_acceptor(); });
+      std::ranges::all_of(summands_, [](const Summand& p) { return p.topology->is_acceptor(); });
   const auto count = static_cast<size_t>(num_arcs_);
   for (Column* column : {&arrays.src, &arrays.dst, &arrays.ilabel}) column->resize(count);
   if (!is_acceptor) arrays.olabel.resize(count);
   size_t epsilon = 0;
-  for (size_t i = 0; i < parts_.size(); ++i) {
-    const auto& [topology, first_node, begin] = parts_[i];
+  for (size_t i = 0; i < summands_.size(); ++i) {
+    const auto& [topology, first_node, begin] = summands_[i];
     const auto copy = [&](std::span<const int32_t> from, Column& to, int32_t shift) {
       std::ranges::transform(from, to.begin() + begin, [=](int32_t v) { return v + shift; });
     };
@@ -48,7 +48,7 @@ void DisjointUnion::make_arcs() {
     copy(topology->dst(), arrays.dst, first_node);
     copy(topology->ilabel(), arrays.ilabel, 0);
     if (!is_acceptor) copy(topology->olabel(), arrays.olabel, 0);
-    const int32_t end = i + 1 < parts_.size() ? parts_[i + 1].first_arc : num_arcs_;
+    const int32_t end = i + 1 < summands_.size() ? summands_[i + 1].first_arc : num_arcs_;
     for (int32_t k = begin + topology->num_arcs(); k < end; ++k, ++epsilon) {
       arrays.src[k] = epsilon_src_[epsilon];
       arrays.dst[k] = epsilon_dst_[epsilon];
@@ -63,7 +63,7 @@ Graph DisjointUnion::record() && {
   std::vector<Moved> inputs;
   inputs.reserve(graphs_.size());
   for (size_t i = 0; i < graphs_.size(); ++i)
-    inputs.push_back({graphs_[i], ArcMap::identity(parts_[i].first_arc)});
+    inputs.push_back({graphs_[i], ArcMap::identity(summands_[i].first_arc)});
   return record_moves(op_, std::move(arrays), std::move(inputs));
 }
 

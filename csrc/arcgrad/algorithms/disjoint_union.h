@@ -7,21 +7,23 @@
 
 namespace arcgrad {
 
-/// The disjoint union of graphs, the first step of the rational operations: all nodes and arcs in
-/// order, without starts and accepts. The arcs of each graph may be followed by epsilon arcs.
+/// Builds a union, concatenation or closure: the disjoint union of graphs, all nodes and arcs in
+/// order, to which the caller adds start nodes, accept nodes and epsilon arcs.
 class DisjointUnion {
  public:
-  /// `first_node` ids are left free at the front, and num_epsilon[i] arcs after those of graph i.
+  /// The nodes of the graphs begin at `first_node`; nodes before it are the caller's. The arcs of
+  /// graph i are followed by num_epsilon[i] epsilon arcs.
   DisjointUnion(const char* op, std::vector<Graph> graphs, int32_t first_node = 0,
                 std::span<const int64_t> num_epsilon = {});
 
-  /// Where node `n` of graph `i` is.
-  int32_t node(size_t i, int32_t n) const { return parts_[i].first_node + n; }
-  /// Adds the next of the epsilon arcs, of weight 0.
+  /// The id of node `n` of graph `i` in the union.
+  int32_t node(size_t i, int32_t n) const { return summands_[i].first_node + n; }
+  /// Adds an epsilon arc of weight 0. Called in the order of the arcs, for all of them.
   void add_epsilon(int32_t src, int32_t dst);
+  /// Records the result under the name of the op.
   Graph record() &&;
 
-  /// All but the arcs, which record() adds.
+  /// Nodes, start and accept nodes. record() adds the arcs.
   Arrays arrays;
 
  private:
@@ -29,13 +31,13 @@ class DisjointUnion {
 
   const char* op_;
   std::vector<Graph> graphs_;
-  struct Part {
+  struct Summand {
     TopologyPtr topology;
     int32_t first_node, first_arc;
   };
-  std::vector<Part> parts_;
+  std::vector<Summand> summands_;
   Column epsilon_src_, epsilon_dst_;
-  int32_t num_arcs_ = 0;  // of all
+  int32_t num_arcs_ = 0;  // of all graphs, with epsilon arcs
 };
 
 }  // namespace arcgrad

@@ -8,7 +8,7 @@ namespace {
 
 using Shared = std::shared_ptr<const Distances>;
 
-/// Converts a tangent of the op's input to one of the arcs that the scores were computed on.
+/// Maps a tangent from the op's input to the graph on which the scores were computed.
 Weights restrict_to(const Distances& distances, const Weights& tangent) {
   if (distances.arcs.empty()) return tangent;
   Weights out = Weights::zeros(distances.scores.topology().num_arcs(), DType::float64);
@@ -16,8 +16,8 @@ Weights restrict_to(const Distances& distances, const Weights& tangent) {
   return out;
 }
 
-/// Calls `write` with a gradient over these arcs, and adds it to `grad`, the gradient of
-/// the op's input.
+/// Calls `write` with a gradient for the graph on which the scores were computed, and maps it back
+/// to `grad`, the gradient of the op's input.
 template <class Write>
 void add_from(const Distances& distances, Gradient& grad, Write write) {
   if (distances.arcs.empty()) return write(grad);
@@ -26,7 +26,7 @@ void add_from(const Distances& distances, Gradient& grad, Write write) {
   ArcMap::gather(distances.arcs).transpose().apply(local.sum(), grad.sum(), 1.0);
 }
 
-/// The sum of the deltas of each node.
+/// The sum of the deltas of each node's outputs.
 Buffer<double> seed(const Distances& distances, const Weights& deltas) {
   Buffer<double> seed(static_cast<size_t>(distances.scores.topology().num_nodes()), 0.0);
   for (size_t i = 0; i < distances.nodes.size(); ++i)
@@ -39,7 +39,7 @@ void add_gradient(const Distances& distances, const Weights& deltas, Gradient& g
            [&](Gradient& g) { distances.scores.add_vjp(seed(distances, deltas), g); });
 }
 
-/// Differentiates the gradient of distances with respect to the graph and the deltas.
+/// The derivative of the gradient of distances with respect to the graph and the deltas.
 class DistancesGradRule final : public Rule {
  public:
   DistancesGradRule(Shared distances, Weights deltas)

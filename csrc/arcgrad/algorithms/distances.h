@@ -1,15 +1,17 @@
 #pragma once
 
+// Ops whose outputs are path scores of nodes: shortest_distance and the closures of remove.
+
 #include "arcgrad/algorithms/path_scores.h"
 #include "arcgrad/autograd/arc_map.h"
 
 namespace arcgrad {
 
-/// Scores of some nodes, to be the outputs of an op.
+/// The path scores of some nodes as outputs of an op.
 struct Distances {
   PathScores scores;
-  /// The arc of the op's input for each arc that the scores were computed on, or -1; empty if they
-  /// are the same.
+  /// For each arc of the graph on which the scores were computed, the arc of the op's input, or -1.
+  /// Empty if the two graphs are the same.
   Column arcs;
   /// The node of each output.
   Column nodes;

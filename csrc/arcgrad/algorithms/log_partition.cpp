@@ -6,7 +6,7 @@
 namespace arcgrad {
 namespace {
 
-/// Differentiates posteriors * delta with respect to the graph and delta.
+/// The derivative of posteriors * delta with respect to the graph and delta.
 class PosteriorsRule final : public Rule {
  public:
   PosteriorsRule(std::shared_ptr<const LogPartition> partition, double delta)

@@ -1,5 +1,7 @@
 #pragma once
 
+// The nodes of a composition: pairs of nodes, numbered by a hash table.
+
 #include <algorithm>
 #include <bit>
 #include <cstdint>
@@ -14,7 +16,8 @@
 
 namespace arcgrad {
 
-/// An array of plain values that grows by realloc, which moves pages where a vector copies them.
+/// An array of plain values that grows by realloc, which remaps the pages of large arrays instead
+/// of copying them.
 template <class T>
 class PodVector {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -46,18 +49,18 @@ class PodVector {
   int64_t size_ = 0, capacity_ = 0;
 };
 
-/// A node of the composition. Of the orders in which two paths can make their epsilon moves one is
-/// chosen: those of the first path come first. So where the second moves alone although the first
-/// could have, the first waits until both move together.
+/// A node of a composition. Where both paths can take epsilon arcs, those of the first come first:
+/// if the second takes one although the first could have, the first waits, and takes no epsilon arc
+/// until both take an arc together.
 struct Pair {
   int32_t first, second;
   bool first_waits;
 };
 
-/// Numbers pairs in the order in which they are first asked for.
+/// Numbers pairs in the order of their first lookup.
 ///
-/// A hash table with linear probing, at most half full. ForkSafeOnce a table with a slot for every
-/// possible pair takes at most twice the memory, that one replaces it: it has no collisions.
+/// A hash table with linear probing, at most half full. It becomes an array with one slot for every
+/// possible pair, which has no collisions, as soon as that takes at most twice the memory.
 class PairIds {
  public:
   /// A pair as a row (the first node, shifted if it waits) and a column (the second node).

@@ -23,8 +23,8 @@ class PathScores {
   double score(int32_t node) const { return acyclic_ ? acyclic_->score(node) : table_.score(node); }
 
   // In the tropical semiring:
-  /// Whether the best path of a node precedes that of another one with the same score: in one
-  /// component by fewer arcs in it, else by the id of the last arc.
+  /// Whether the best path of a node precedes the best path of another node with the same score: in
+  /// one component by fewer arcs in it, else by the id of the last arc.
   bool precedes(int32_t node, int32_t other) const;
   /// The arcs of the best path that arrives at a node, the last one first. Of equally good paths,
   /// the one whose last arc is first; in a cycle, the shortest.

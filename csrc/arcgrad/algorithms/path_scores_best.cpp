@@ -5,9 +5,9 @@
 #include "arcgrad/algorithms/acyclic_forward.h"
 
 // The Viterbi recursion without cycles, with back-pointers: best_slot[d] is the first arc whose
-// score(s) + w is the maximum. Where arcs reach far the recursion waits for memory, so it writes
-// the scores only: a traceback visits few nodes, and finds their best arcs by comparing sums, which
-// are computed as before and so are equal to the last bit.
+// score(s) + w is the maximum. If arcs reach far, memory bandwidth limits the recursion, so it
+// writes the scores only. A traceback visits few nodes, and finds their best arcs by computing the
+// same sums again, which are equal to the last bit.
 
 namespace arcgrad {
 namespace {

@@ -5,6 +5,7 @@
 #include <limits>
 #include <string>
 
+#include "arcgrad/algorithms/connect.h"
 #include "arcgrad/algorithms/cycle_solver.h"
 #include "arcgrad/runtime/error.h"
 
@@ -30,24 +31,6 @@ std::string list_nodes(std::span<const int32_t> nodes, std::span<const int32_t> 
   return out + (nodes.size() > 8 ? ", ...}" : "}");
 }
 
-/// Marks the nodes reached from `sources` over arcs that are not impossible.
-std::vector<bool> reach_possible(const Adjacency& along, std::span<const int32_t> sources,
-                                 const std::vector<double>& weight) {
-  std::vector<bool> seen(along.offset.size() - 1);
-  std::vector<int32_t> stack(sources.begin(), sources.end());
-  for (int32_t n : sources) seen[n] = true;
-  while (!stack.empty()) {
-    const int32_t n = stack.back();
-    stack.pop_back();
-    for (int32_t k = along.offset[n]; k < along.offset[n + 1]; ++k)
-      if (!seen[along.node[k]] && weight[along.arc(k)] > kNegInf) {
-        seen[along.node[k]] = true;
-        stack.push_back(along.node[k]);
-      }
-  }
-  return seen;
-}
-
 /// The useful nodes and arcs of a strongly connected component; nodes are numbered within it.
 struct ComponentArcs {
   std::vector<int32_t> nodes;
@@ -67,7 +50,8 @@ class CyclicRecursion {
         options_(options),
         weight_(weights.to_vector()),
         is_log_(options.semiring == Semiring::log),
-        local_(static_cast<size_t>(table.topology->num_nodes()), -1) {
+        marks_(static_cast<size_t>(table.topology->num_nodes()), 0),
+        local_(marks_.size(), -1) {
     const Topology& t = *table.topology;
     const size_t num_nodes = local_.size();
     if (is_log_) {
@@ -77,11 +61,9 @@ class CyclicRecursion {
       table.best_slot.assign(num_nodes, -1);
       table.length_inside.resize(num_nodes);
     }
-    is_useful_ = reach_possible(table.is_reverse ? t.in() : t.out(), sources, weight_);
-    if (options.targets) {
-      const std::vector<bool> ends = reach_possible(*table.adjacency, *options.targets, weight_);
-      for (size_t n = 0; n < num_nodes; ++n) is_useful_[n] = is_useful_[n] && ends[n];
-    }
+    mark_possible(table.is_reverse ? t.in() : t.out(), sources, kReached);
+    if (options.targets) mark_possible(*table.adjacency, *options.targets, kReaching);
+    useful_ = options.targets ? kReached | kReaching : kReached;
   }
 
   void run() {
@@ -97,7 +79,7 @@ class CyclicRecursion {
       }
       std::vector<int32_t> nodes;
       for (int32_t p = begin; p < end; ++p)
-        (is_useful_[table_.node(p)] ? nodes : order).push_back(table_.node(p));
+        (is_useful(table_.node(p)) ? nodes : order).push_back(table_.node(p));
       begin = end;
       std::sort(nodes.begin(), nodes.end());
       for (size_t i = 0; i < nodes.size(); ++i) local_[nodes[i]] = static_cast<int32_t>(i);
@@ -115,6 +97,15 @@ class CyclicRecursion {
   }
 
  private:
+  static constexpr uint8_t kReached = 1, kReaching = 2;
+
+  /// Follows only arcs of weight above -inf.
+  void mark_possible(const Adjacency& along, std::span<const int32_t> from, uint8_t bit) {
+    mark_reachable(
+        along, from, [&](int32_t k) { return weight_[along.arc(k)] > kNegInf; }, bit, marks_);
+  }
+  bool is_useful(int32_t node) const { return marks_[node] == useful_; }
+
   ComponentArcs gather(std::vector<int32_t> nodes) const {
     const Adjacency& adjacency = *table_.adjacency;
     ComponentArcs out;
@@ -125,7 +116,7 @@ class CyclicRecursion {
       for (int32_t k = adjacency.offset[d]; k < adjacency.offset[d + 1]; ++k) {
         const int32_t s = adjacency.node[k];
         const double w = weight_[adjacency.arc(k)];
-        if (w == kNegInf || !is_useful_[s]) continue;
+        if (w == kNegInf || !is_useful(s)) continue;
         if (local_[s] >= 0) {
           out.arcs.push_back({local_[s], static_cast<int32_t>(i), k, w});
           continue;
@@ -147,8 +138,8 @@ class CyclicRecursion {
         log_radius < 300.0 ? text(std::exp(log_radius)) : text("exp(", log_radius, ")");
     fail(options_.op,
          "the sum over paths must converge, so the spectral radius of every strongly connected "
-         "component must be below 1, but that of nodes ",
-         list_nodes(component.nodes, options_.names), " has ", radius);
+         "component must be below 1, but the component of nodes ",
+         list_nodes(component.nodes, options_.names), " has radius ", radius);
   }
 
   /// Factors (I - A) and returns the scores of the nodes.
@@ -220,7 +211,7 @@ class CyclicRecursion {
       for (int32_t k = adjacency.offset[d]; k < adjacency.offset[d + 1]; ++k) {
         const int32_t s = adjacency.node[k];
         const double w = weight_[adjacency.arc(k)];
-        if (w > kNegInf && is_useful_[s]) table_.term[k] = std::exp(table_.score(s) + w - value[i]);
+        if (w > kNegInf && is_useful(s)) table_.term[k] = std::exp(table_.score(s) + w - value[i]);
       }
     }
   }
@@ -251,8 +242,9 @@ class CyclicRecursion {
   const PathOptions& options_;
   std::vector<double> weight_;
   bool is_log_;
-  std::vector<bool> is_useful_;  // on a possible path from a source to a target
-  std::vector<int32_t> local_;   // the index of each node in the current component, or -1
+  Buffer<uint8_t> marks_;       // of each node
+  uint8_t useful_ = 0;          // the marks of a node on a possible path from a source to a target
+  std::vector<int32_t> local_;  // the index of each node in the current component, or -1
 };
 
 }  // namespace

@@ -19,7 +19,7 @@ namespace arcgrad {
 /// Along the arcs, or against them.
 enum class Direction : uint8_t { forward, reverse };
 
-/// What path scores are computed, and for whom.
+/// Which path scores to compute.
 struct PathOptions {
   const char* op = "";
   Direction direction = Direction::forward;
@@ -30,7 +30,7 @@ struct PathOptions {
   std::optional<std::span<const int32_t>> targets = std::nullopt;
   /// Adds in the log domain, which is slow, but gives a single path exactly the sum of its arcs.
   bool exact_sums = false;
-  /// The names of the nodes in errors; empty: their ids.
+  /// Node ids to print in errors; empty: the ids of the topology.
   std::span<const int32_t> names = {};
 };
 
@@ -67,11 +67,12 @@ struct PathTable {
   // Tropical semiring only:
   /// The slot of the best arc, or -1.
   Buffer<int32_t> best_slot;
-  /// The other end of that arc, so that a traceback does not read `adjacency`; empty with cycles.
+  /// The node at the other end of that arc, so that a traceback does not read `adjacency`; empty
+  /// with cycles.
   Buffer<int32_t> best_node;
   /// With cycles: the component of the node, and how many arcs of its best path are inside.
   Buffer<std::pair<int32_t, int32_t>> length_inside;
-  /// If arcs reach far, these instead of the three: a traceback finds the best arcs again.
+  /// If arcs reach far, a traceback finds the best arcs from the weights instead of these three.
   Weights weights;
   Buffer<uint8_t> is_source;
 

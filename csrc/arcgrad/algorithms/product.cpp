@@ -1,13 +1,15 @@
 #include "arcgrad/algorithms/product.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "arcgrad/algorithms/compose_topologies.h"
+#include "arcgrad/runtime/error.h"
 
 namespace arcgrad {
 namespace {
 
-/// Builds the arc maps when the gradient of the arcs is needed.
+/// The rule of a product whose arcs are used. Builds the arcs when their gradient is needed.
 class ProductRule final : public Rule {
  public:
   explicit ProductRule(std::shared_ptr<const Product> product) : product_(std::move(product)) {}
@@ -35,13 +37,14 @@ Graph make_product(const char* op, const Graph& first, const Graph& second) {
   return out;
 }
 
-/// Whether the product may be left out of the history of what is made from it.
+/// Whether a result may be computed from the factors of the product, without the product on the
+/// tape.
 bool may_bypass(const Graph& graph) {
   const auto var = graph.var();
   return !var || !var->retain_grad;
 }
 
-/// The graph and the emissions of a product, without gradients if it has none itself.
+/// The graph and the emissions of a product, detached if the product is.
 std::pair<Graph, Graph> factors_of(const Graph& graph) {
   const Product& product = *graph.product();
   if (graph.calc_grad()) return {product.graph(), product.emissions()};
@@ -81,47 +84,67 @@ const Product* Graph::product() const {
 
 namespace {
 
-/// The composition of a product with a further graph as a product again, so that the order of
-/// writing does not matter; no graph if labels do not allow it. With g matched on both sides by
-/// labels that survive, h can be composed with g first:
+Graph compose_eagerly(const char* op, const Graph& first, const Graph& second) {
+  Composed composed = compose_topologies(op, first.topology(), second.topology());
+  return record_moves(op, std::move(composed.arrays),
+                      {{first, std::move(composed.first)}, {second, std::move(composed.second)}});
+}
+
+/// Composes a product of a graph g and emissions e with another graph h, by composing g and h and
+/// deferring the composition with e:
 ///   (g e) h = (g h) e  or  e (g h),   (e g) h = e (g h),   and the same from the left.
+/// Returns null if the labels forbid it: `h` must match labels of g that e does not change.
 Graph extend_product(const char* op, const Graph& deferred, const Graph& other,
                      bool is_other_second) {
   if (!may_bypass(deferred)) return nullptr;
   const Product& product = *deferred.product();
   const auto [g, e] = factors_of(deferred);
   const bool is_other_acceptor = other.topology().is_acceptor();
-  // The side of g that meets the other graph.
+  // Whether the side of g that is matched with the other graph is not matched with the emissions.
   const bool is_outer_free = product.side() == (is_other_second ? Side::input : Side::output);
   if (!is_outer_free && !is_other_acceptor && !g.topology().is_acceptor()) return nullptr;
   if (tracks(deferred)) product.bypass();
-  const Graph graph = is_other_second ? compose_as(op, g, other) : compose_as(op, other, g);
+  const Graph graph =
+      is_other_second ? compose_eagerly(op, g, other) : compose_eagerly(op, other, g);
   // The emissions stay on their side, unless the other graph comes between and is an acceptor.
   const bool is_emissions_second =
       (product.side() == Side::output) == (is_outer_free || is_other_acceptor);
   return is_emissions_second ? make_product(op, graph, e) : make_product(op, e, graph);
 }
 
-/// The composition as a product, if it can be deferred; else no graph.
-Graph defer_product(const char* op, const Graph& first, const Graph& second) {
-  const bool is_first = is_emissions(first), is_second = is_emissions(second);
-  if (is_first != is_second && !first.product() && !second.product())
-    return make_product(op, first, second);
-  if (first.product() && !second.product() && !is_second) {
-    if (Graph out = extend_product(op, first, second, true)) return out;
-  }
-  if (second.product() && !first.product() && !is_first)
-    return extend_product(op, second, first, false);
-  return nullptr;
+void require_acceptor(const char* op, const char* which, const Graph& graph) {
+  // A product of acceptors is an acceptor and need not be built.
+  if (graph.product() && graph.product()->graph().topology().is_acceptor()) return;
+  const Topology& topology = graph.topology();
+  if (topology.is_acceptor()) return;
+  const auto ilabel = topology.ilabel(), olabel = topology.olabel();
+  const auto a = std::ranges::mismatch(ilabel, olabel).in1 - ilabel.begin();
+  fail(op,
+       "both graphs must be acceptors (input label equal to output label on every arc), but arc ",
+       a, " of the ", which, " graph has labels ", ilabel[a], ":", olabel[a],
+       "; use compose for transducers");
 }
 
 }  // namespace
 
+bool is_deferrable(const Graph& first, const Graph& second) {
+  return !first.product() && !second.product() && is_emissions(first) != is_emissions(second);
+}
+
 Graph compose_as(const char* op, const Graph& first, const Graph& second) {
-  if (Graph product = defer_product(op, first, second)) return product;
-  Composed composed = compose_topologies(op, first.topology(), second.topology());
-  return record_moves(op, std::move(composed.arrays),
-                      {{first, std::move(composed.first)}, {second, std::move(composed.second)}});
+  if (is_deferrable(first, second)) return make_product(op, first, second);
+  Graph product = nullptr;
+  if (first.product() && !second.product() && !is_emissions(second))
+    product = extend_product(op, first, second, true);
+  else if (second.product() && !first.product() && !is_emissions(first))
+    product = extend_product(op, second, first, false);
+  return product ? product : compose_eagerly(op, first, second);
+}
+
+Graph intersect_as(const char* op, const Graph& first, const Graph& second) {
+  require_acceptor(op, "first", first);
+  require_acceptor(op, "second", second);
+  return compose_as(op, first, second);
 }
 
 }  // namespace arcgrad

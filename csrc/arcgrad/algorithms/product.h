@@ -7,11 +7,11 @@
 
 namespace arcgrad {
 
-/// The deferred composition of a graph with emissions (a dense linear graph), in either order.
-/// Scores are computed from the factors without building it.
+/// The lazy composition of a graph with emissions (a dense linear graph), in either order. Scores
+/// are computed from the two factors without building its arcs.
 class Product final : public Deferred {
  public:
-  /// One of the two must be a dense linear graph; both are kept as they are now.
+  /// Exactly one of the two is a dense linear graph. Keeps snapshots of both.
   Product(const char* op, const Graph& first, const Graph& second);
 
   const char* op() const { return op_; }
@@ -19,13 +19,13 @@ class Product final : public Deferred {
   const Graph& second() const { return second_; }
   const Graph& graph() const { return is_emissions_first_ ? second_ : first_; }
   const Graph& emissions() const { return is_emissions_first_ ? first_ : second_; }
-  /// The side of the graph's arcs that is matched with the emissions.
+  /// The side of graph() whose labels are matched with the emissions.
   Side side() const { return is_emissions_first_ ? Side::input : Side::output; }
   DType dtype() const override { return promote(first_.dtype(), second_.dtype()); }
 
   const Built& built() const override;
   bool is_built() const { return once_.is_done(); }
-  /// How the arcs are differentiated; builds them.
+  /// The rule from the arcs to the factors. Builds the arcs.
   const Rule& rule() const;
 
  private:
@@ -37,8 +37,12 @@ class Product final : public Deferred {
   mutable std::unique_ptr<const Rule> rule_;
 };
 
-/// The composition recorded under the name of `op`, deferred where one of the two is emissions or
-/// is itself deferred and labels allow to compose the graphs first.
+/// Whether one of two explicit graphs is emissions, so that their composition is a product.
+bool is_deferrable(const Graph& first, const Graph& second);
+/// The composition, recorded under the name of `op`. It is deferred if is_deferrable(), or if one
+/// of the two is a product whose graph can be composed with the other one first.
 Graph compose_as(const char* op, const Graph& first, const Graph& second);
+/// The same for two acceptors; fails for other graphs.
+Graph intersect_as(const char* op, const Graph& first, const Graph& second);
 
 }  // namespace arcgrad

@@ -6,8 +6,8 @@
 
 namespace arcgrad {
 
-/// The arrays of a topology with other ids: node n becomes node[n] < `num_nodes`, or is left out if
-/// that is negative; arc k is arc `arcs[k]` of `from`, whose nodes must not be left out.
+/// The arrays of a topology with new ids. Node n becomes node[n] < `num_nodes`, or is removed if
+/// that is negative. Arc k is arc `arcs[k]` of `from`, neither of whose nodes may be removed.
 Arrays renumber(const Topology& from, std::span<const int32_t> node, int32_t num_nodes,
                 std::span<const int32_t> arcs);
 

@@ -21,7 +21,8 @@
 // and has the best path to every active node. The arcs of kept nodes join the lattice; at the end a
 // forward-backward pass removes arcs that are not within lattice_beam of the best path.
 //
-// A frame costs O(active nodes and their arcs + epsilon arcs followed); no pass over the graph.
+// A frame costs O(active nodes + arcs that leave them + epsilon arcs followed), whatever the size
+// of the graph.
 
 namespace arcgrad {
 namespace {
@@ -177,8 +178,8 @@ class BeamSearch {
     return least;
   }
 
-  /// Raises every score to the best path that may end with epsilon arcs and whose scores on these
-  /// are not below `limit`.
+  /// Raises the score of every node to the best path that may end with epsilon arcs. Epsilon arcs
+  /// with scores below `limit` are not followed.
   void follow_epsilons(double limit) {
     std::deque<int32_t> waiting;
     const auto wait = [&](int32_t at) {
@@ -282,7 +283,8 @@ class BeamSearch {
   }
 
   /// Sorts the kept nodes topologically by epsilon arcs. The nodes of a cycle are sorted by the
-  /// number of epsilon arcs on their best paths, which so survive; arcs that lead back are dropped.
+  /// number of epsilon arcs on their best paths. Arcs that lead back are dropped; no arc of a best
+  /// path does.
   void sort_kept() {
     Arrays arrays;
     arrays.num_nodes = static_cast<int32_t>(kept_.size());
@@ -354,8 +356,9 @@ Selection select(const SearchLattice<T>& lattice, double lattice_beam) {
   }
   double best = kNegInf;
   for (const int32_t n : lattice.start) best = std::max(best, to_end[n]);
-  // How much the best path through a node loses up to there. Each step loses what it is worse than
-  // the best way on, so a best path loses exactly nothing, whatever rounding does to sums.
+  // The loss of a node is the difference between the best score and the score of the best path
+  // through it. Each step adds its difference to the best continuation, so the loss of a best path
+  // is exactly zero in spite of rounding.
   Buffer<double> loss(num_nodes, kInf);
   const auto keep = [&](int32_t node, double value) {
     loss[node] = std::min(loss[node], value);
@@ -366,8 +369,8 @@ Selection select(const SearchLattice<T>& lattice, double lattice_beam) {
   for (int64_t k = 0; k < num_arcs; ++k) {
     const LatticeArc<T>& a = lattice.arcs[k];
     if (out.node[a.src] < 0 || to_end[a.dst] == kNegInf) continue;
-    const double way = static_cast<double>(a.weight) + to_end[a.dst];
-    const double value = loss[a.src] + (to_end[a.src] - way);
+    const double score = static_cast<double>(a.weight) + to_end[a.dst];
+    const double value = loss[a.src] + (to_end[a.src] - score);
     if (!(value <= lattice_beam)) continue;
     out.has_arc[static_cast<size_t>(k)] = true;
     keep(a.dst, value);
@@ -377,7 +380,7 @@ Selection select(const SearchLattice<T>& lattice, double lattice_beam) {
   return out;
 }
 
-/// The chosen part of a lattice as a graph, its arcs in the order of their sources.
+/// The chosen part of a lattice as a graph, its arcs ordered by source node.
 template <class T>
 Graph record_lattice(const Graph& graph, const Graph& emissions, const SearchLattice<T>& lattice,
                      const Selection& chosen) {

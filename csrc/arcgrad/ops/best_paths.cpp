@@ -19,9 +19,9 @@
 // wasted. Invariant: of the arcs from the end of a prefix only the best one not yet taken is in the
 // queue.
 //
-// For distinct output strings, an entry is a prefix of a string with the best path to every node it
-// can reach (determinization on the fly). Ties are broken by comparing paths in a tree of prefixes,
-// where jump pointers find the first difference in logarithmic time.
+// For distinct output strings, an entry of the queue is a prefix of a string, with the best path to
+// every node that the prefix can reach (determinization on the fly). Ties are broken by comparing
+// paths in a tree of prefixes, where jump pointers find the first difference in logarithmic time.
 
 namespace arcgrad {
 namespace {
@@ -30,7 +30,7 @@ constexpr char kOp[] = "best_paths";
 /// The end of a path, which precedes any arc.
 constexpr int32_t kEnd = -1;
 
-/// Paths that share prefixes: an entry is a path, one arc longer than its parent.
+/// A tree of paths, each of which is one arc longer than its parent.
 class PrefixTree {
  public:
   static constexpr int64_t kEmpty = 0;
@@ -138,7 +138,7 @@ class PathSearch {
   }
   PathSearch(const PathSearch&) = delete;
 
-  /// The arcs of the next path; nothing if there is none.
+  /// The arcs of the next path; nothing after the last one.
   std::optional<Column> next() {
     while (!queue_.empty()) {
       constexpr int64_t kBetweenPolls = 256;
@@ -213,19 +213,19 @@ class StringSearch {
     slot_.resize(position_.size(), -1);
     StringEntry root{0.0, PrefixTree::kEmpty, {}};
     for (const int32_t node : losses.topology().start())
-      root.places.push_back({node, PrefixTree::kEmpty, losses.of_start(node)});
+      root.arrivals.push_back({node, PrefixTree::kEmpty, losses.of_start(node)});
     queue_.push_back(std::move(root));
   }
   StringSearch(const StringSearch&) = delete;
 
-  /// The arcs of the next path; nothing if there is none.
+  /// The arcs of the next path; nothing after the last one.
   std::optional<Column> next() {
     while (!queue_.empty()) {
       poll_interrupt();
       std::ranges::pop_heap(queue_, IsWorse{tree_});
       const StringEntry item = std::move(queue_.back());
       queue_.pop_back();
-      if (item.places.empty()) return tree_.arcs(item.path);
+      if (item.arrivals.empty()) return tree_.arcs(item.path);
       extend(item);
     }
     return std::nullopt;
@@ -234,16 +234,16 @@ class StringSearch {
  private:
   static constexpr double kInf = std::numeric_limits<double>::infinity();
   /// The best path with some output to a node.
-  struct Place {
+  struct Arrival {
     int32_t node;
     int64_t path;
     double loss;
   };
-  /// The best of some places, or a whole path if there are none.
+  /// A prefix of a string, with the best of its arrivals; a whole path if there are no arrivals.
   struct StringEntry {
     double loss;
     int64_t path;
-    std::vector<Place> places;
+    std::vector<Arrival> arrivals;
   };
 
   static std::vector<int32_t> positions(const Topology& topology) {
@@ -253,7 +253,7 @@ class StringSearch {
   }
 
   /// Replaces `to` by the path one arc longer than `path` if that is better.
-  void improve(Place& to, int64_t path, int32_t arc, double loss) {
+  void improve(Arrival& to, int64_t path, int32_t arc, double loss) {
     if (loss > to.loss) return;
     const int64_t longer = tree_.add(path, arc);
     if (loss == to.loss && !tree_.is_before(longer, to.path))
@@ -262,62 +262,62 @@ class StringSearch {
       to = {to.node, longer, loss};
   }
 
-  /// Replaces an item by its string, ended or extended by one label.
+  /// Replaces a prefix by the whole string and by all prefixes that are one label longer.
   void extend(const StringEntry& item) {
     const Topology& t = losses_.topology();
     const auto olabel = t.olabel();
     // In topological order, the best path to a node is final once all nodes before it are done.
     std::priority_queue<int32_t, std::vector<int32_t>, std::greater<>> turns;
-    std::vector<Place> places;
-    const auto reach = [&](int32_t node) -> Place& {
+    std::vector<Arrival> arrivals;
+    const auto reach = [&](int32_t node) -> Arrival& {
       if (slot_[node] < 0) {
-        slot_[node] = static_cast<int32_t>(places.size());
-        places.push_back({node, PrefixTree::kEmpty, kInf});
+        slot_[node] = static_cast<int32_t>(arrivals.size());
+        arrivals.push_back({node, PrefixTree::kEmpty, kInf});
         turns.push(position_[node]);
       }
-      return places[slot_[node]];
+      return arrivals[slot_[node]];
     };
-    Place end{-1, PrefixTree::kEmpty, kInf};
+    Arrival end{-1, PrefixTree::kEmpty, kInf};
     std::vector<Longer> longer;
     std::unordered_map<uint64_t, size_t> known;
-    const auto reach_with = [&](int32_t label, int32_t node) -> Place& {
+    const auto reach_with = [&](int32_t label, int32_t node) -> Arrival& {
       const auto key = uint64_t{static_cast<uint32_t>(label)} << 32 | static_cast<uint32_t>(node);
       const auto [at, is_new] = known.try_emplace(key, longer.size());
       if (is_new) longer.push_back({label, {node, PrefixTree::kEmpty, kInf}});
-      return longer[at->second].place;
+      return longer[at->second].arrival;
     };
-    const auto leave = [&](const Place from) {
+    const auto leave = [&](const Arrival from) {
       losses_.for_steps(from.node, [&](double loss, int32_t arc, int32_t dst) {
         loss += from.loss;
         if (loss > bound_) return;
-        Place& to = arc == kEnd               ? end
-                    : olabel[arc] == kEpsilon ? reach(dst)
-                                              : reach_with(olabel[arc], dst);
+        Arrival& to = arc == kEnd               ? end
+                      : olabel[arc] == kEpsilon ? reach(dst)
+                                                : reach_with(olabel[arc], dst);
         improve(to, from.path, arc, loss);
       });
     };
     // An empty path to a start node must not be compared with a longer path to it: their order is
     // decided by the arcs that follow.
-    for (const Place& p : item.places)
+    for (const Arrival& p : item.arrivals)
       if (p.path == PrefixTree::kEmpty)
         leave(p);
       else
         reach(p.node) = p;
-    for (; !turns.empty(); turns.pop()) leave(places[slot_[t.order().node(turns.top())]]);
-    for (const Place& p : places) slot_[p.node] = -1;
+    for (; !turns.empty(); turns.pop()) leave(arrivals[slot_[t.order().node(turns.top())]]);
+    for (const Arrival& p : arrivals) slot_[p.node] = -1;
 
     std::vector<StringEntry> items;
     if (end.loss < kInf) items.push_back({end.loss, end.path, {}});
     std::ranges::stable_sort(longer, {}, &Longer::label);
     for (size_t k = 0; k < longer.size(); ++k) {
-      const Place& place = longer[k].place;
+      const Arrival& arrival = longer[k].arrival;
       if (k == 0 || longer[k].label != longer[k - 1].label)
-        items.push_back({place.loss, place.path, {}});
+        items.push_back({arrival.loss, arrival.path, {}});
       StringEntry& last = items.back();
-      last.places.push_back(place);
-      if (IsWorse{tree_}(last, place)) {
-        last.loss = place.loss;
-        last.path = place.path;
+      last.arrivals.push_back(arrival);
+      if (IsWorse{tree_}(last, arrival)) {
+        last.loss = arrival.loss;
+        last.path = arrival.path;
       }
     }
     tighten(items);
@@ -329,11 +329,11 @@ class StringSearch {
   }
   struct Longer {
     int32_t label;
-    Place place;
+    Arrival arrival;
   };
 
-  /// The losses of items are the losses of distinct strings. So the n-th smallest is a bound on the
-  /// loss of the n best strings, and paths of more loss are dropped.
+  /// The losses of the entries belong to distinct strings. So the n-th smallest one bounds the
+  /// losses of the n best strings, and paths of more loss are dropped.
   void tighten(const std::vector<StringEntry>& items) {
     std::vector<double> found;
     for (const StringEntry& item : items) found.push_back(item.loss);
@@ -348,9 +348,9 @@ class StringSearch {
 
   const Losses& losses_;
   size_t n_;
-  /// Of each node, in topological order.
+  /// The position of each node in topological order.
   std::vector<int32_t> position_;
-  /// Of each node, among the places of the item that is being extended.
+  /// The index of each node among the arrivals of the entry that is being extended, or -1.
   std::vector<int32_t> slot_;
   PrefixTree tree_;
   std::vector<StringEntry> queue_;

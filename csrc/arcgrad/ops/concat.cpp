@@ -1,28 +1,9 @@
-#include "arcgrad/algorithms/disjoint_union.h"
+#include "arcgrad/algorithms/concat.h"
+
 #include "arcgrad/ops.h"
 
 namespace arcgrad {
 
-Graph concat(const std::vector<Graph>& graphs) {
-  // Between the graphs, so that arcs stay in the order of their nodes if accept nodes come last.
-  std::vector<int64_t> num_epsilon;
-  for (size_t i = 0; i + 1 < graphs.size(); ++i)
-    num_epsilon.push_back(static_cast<int64_t>(graphs[i].topology().accept().size() *
-                                               graphs[i + 1].topology().start().size()));
-  DisjointUnion joined("concat", graphs, 0, num_epsilon);
-  if (graphs.empty()) {
-    joined.arrays.num_nodes = 1;
-    joined.arrays.start = joined.arrays.accept = {0};
-    return std::move(joined).record();
-  }
-  for (int32_t n : graphs.front().topology().start()) joined.arrays.start.push_back(n);
-  for (int32_t n : graphs.back().topology().accept())
-    joined.arrays.accept.push_back(joined.node(graphs.size() - 1, n));
-  for (size_t i = 0; i + 1 < graphs.size(); ++i)
-    for (int32_t from : graphs[i].topology().accept())
-      for (int32_t to : graphs[i + 1].topology().start())
-        joined.add_epsilon(joined.node(i, from), joined.node(i + 1, to));
-  return std::move(joined).record();
-}
+Graph concat(const std::vector<Graph>& graphs) { return concat_as("concat", graphs); }
 
 }  // namespace arcgrad

@@ -39,7 +39,7 @@ bool equal(const Graph& a, const Graph& b) {
       !std::ranges::equal(first.accept(), second.accept()))
     return false;
   if (same_structure(first, second) && same_weights(a, b)) return true;
-  // No two arcs of a dense graph are alike but for the weight, so their order is the only one.
+  // No two arcs of a dense graph have the same nodes and label, so sorting changes nothing.
   if (first.dense() && second.dense() && first.num_arcs() > 0) return false;
   return sorted_arcs(a) == sorted_arcs(b);
 }

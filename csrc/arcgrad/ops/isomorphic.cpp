@@ -14,13 +14,14 @@
 // isomorphism, II"). The nodes of both graphs are colored together, and colors are divided until
 // nodes of one color have the same arcs, by type, to and from every color; each color must have
 // equally many nodes in both graphs. A node that is the only one of its color in its graph is then
-// matched, and its arcs need no further check. Without these nodes the graphs fall apart into
-// connected pieces, which are matched one by one: being isomorphic is transitive, so a match is
-// never undone. Only a piece that stays whole takes a guess: one of its nodes gets a color of its
-// own together with each node of that color in the other graph in turn.
+// matched, and its arcs need no further check. Without the matched nodes each graph falls apart
+// into connected components, which are matched one by one. Isomorphism is transitive, so no match
+// of two components is ever undone. If there is one component and no node is matched, one of its
+// nodes gets a color of its own, and so does, in turn, each node of the same color in the other
+// graph.
 //
-// Refinement takes O(arcs log nodes) steps of sorting, as in Hopcroft's algorithm. Guesses are rare
-// in automata; the worst case is exponential.
+// Refinement takes O(arcs log nodes) steps of sorting, as in Hopcroft's algorithm. Backtracking is
+// rare for automata; the worst case is exponential.
 
 namespace arcgrad {
 namespace {
@@ -30,16 +31,16 @@ struct TypedArc {
   int32_t src, dst, type;
 };
 
-/// A part of a graph. A match has to keep the colors of the nodes.
-struct Piece {
+/// A part of a graph. Only nodes of the same color can be matched.
+struct Component {
   std::vector<int32_t> color;
   std::vector<TypedArc> arcs;
 };
 
-/// A coloring of the nodes of two pieces; those of the second have ids from split() on.
+/// A coloring of the nodes of two components; those of the second have ids from split() on.
 class Coloring {
  public:
-  Coloring(const Piece& first, const Piece& second)
+  Coloring(const Component& first, const Component& second)
       : split_(static_cast<int32_t>(first.color.size())), color_(first.color), arcs_(first.arcs) {
     color_.insert(color_.end(), second.color.begin(), second.color.end());
     for (const auto& [src, dst, type] : second.arcs)
@@ -63,7 +64,7 @@ class Coloring {
     for (const auto& [color, nodes] : by_color) enqueue(add_color(nodes));
   }
 
-  /// Divides colors until they are stable. False if the pieces cannot match.
+  /// Divides colors until they are stable. False if the components cannot match.
   bool refine() {
     std::vector<End> ends;
     std::vector<Neighbor> neighbors;
@@ -94,22 +95,22 @@ class Coloring {
 
   int32_t split() const { return split_; }
   int32_t color(int32_t node) const { return color_[node]; }
-  /// The nodes of a color, half of them in each piece.
+  /// The nodes of a color, half of them in each component.
   std::span<const int32_t> nodes(int32_t color) const { return nodes_[color]; }
   bool is_matched(int32_t node) const { return nodes_[color_[node]].size() == 2; }
 
-  /// The connected pieces of both sides without matched nodes.
-  std::pair<std::vector<Piece>, std::vector<Piece>> split_pieces() const {
-    std::vector<Piece> pieces[2];
-    std::vector<int32_t> piece(color_.size(), -1), local(color_.size()), stack;
+  /// The connected components of both sides without matched nodes.
+  std::pair<std::vector<Component>, std::vector<Component>> split_components() const {
+    std::vector<Component> components[2];
+    std::vector<int32_t> component(color_.size(), -1), local(color_.size()), stack;
     for (int32_t root = 0; root < static_cast<int32_t>(color_.size()); ++root) {
-      if (piece[root] >= 0 || is_matched(root)) continue;
-      std::vector<Piece>& side = pieces[root < split_ ? 0 : 1];
+      if (component[root] >= 0 || is_matched(root)) continue;
+      std::vector<Component>& side = components[root < split_ ? 0 : 1];
       const auto id = static_cast<int32_t>(side.size());
-      Piece& out = side.emplace_back();
+      Component& out = side.emplace_back();
       const auto visit = [&](int32_t n) {
-        if (piece[n] >= 0 || is_matched(n)) return;
-        piece[n] = id;
+        if (component[n] >= 0 || is_matched(n)) return;
+        component[n] = id;
         local[n] = static_cast<int32_t>(out.color.size());
         out.color.push_back(color_[n]);
         stack.push_back(n);
@@ -122,8 +123,9 @@ class Coloring {
     }
     for (const auto& [src, dst, type] : arcs_)
       if (!is_matched(src) && !is_matched(dst))
-        pieces[src < split_ ? 0 : 1][piece[src]].arcs.push_back({local[src], local[dst], type});
-    return {std::move(pieces[0]), std::move(pieces[1])};
+        components[src < split_ ? 0 : 1][component[src]].arcs.push_back(
+            {local[src], local[dst], type});
+    return {std::move(components[0]), std::move(components[1])};
   }
 
  private:
@@ -186,8 +188,8 @@ class Coloring {
       }
       parts.push_back(add_color(std::move(alike)));
     }
-    // The counts of arcs to one part follow from those to the others and to the whole, so the
-    // largest part need not be a splitter, unless the whole still is to be one.
+    // The counts of arcs to one part follow from the counts to the other parts and to the whole, so
+    // the largest part need not be queued, unless the whole is still in the queue.
     const auto largest =
         is_queued_[color]
             ? parts.begin()
@@ -208,19 +210,19 @@ class Coloring {
   bool is_balanced_ = true;
 };
 
-bool match(const Piece& first, const Piece& second) {
+bool match(const Component& first, const Component& second) {
   Coloring coloring(first, second);
   if (!coloring.refine()) return false;
-  const auto [ours, theirs] = coloring.split_pieces();
+  const auto [ours, theirs] = coloring.split_components();
   if (ours.size() != theirs.size()) return false;
   if (ours.size() == 1 && ours[0].color.size() == first.color.size()) {
-    // Nothing is matched: guess, with a node of the rarest color.
+    // No node is matched: try all matches of a node of the rarest color.
     int32_t rarest = 0;
     for (int32_t n = 0; n < coloring.split(); ++n)
       if (coloring.nodes(coloring.color(n)).size() < coloring.nodes(coloring.color(rarest)).size())
         rarest = n;
-    Piece chosen = ours[0];
-    Piece guess = theirs[0];
+    Component chosen = ours[0];
+    Component guess = theirs[0];
     const auto mark = std::numeric_limits<int32_t>::max();
     const int32_t color = coloring.color(rarest);
     *std::ranges::find(chosen.color, color) = mark;
@@ -232,17 +234,17 @@ bool match(const Piece& first, const Piece& second) {
     }
     return false;
   }
-  const auto key = [](const Piece& piece) {
-    std::vector<int32_t> colors = piece.color;
+  const auto key = [](const Component& component) {
+    std::vector<int32_t> colors = component.color;
     std::ranges::sort(colors);
     return colors;
   };
-  std::map<std::vector<int32_t>, std::vector<const Piece*>> unmatched;
-  for (const Piece& piece : theirs) unmatched[key(piece)].push_back(&piece);
-  for (const Piece& piece : ours) {
-    std::vector<const Piece*>& candidates = unmatched[key(piece)];
-    const auto found =
-        std::ranges::find_if(candidates, [&](const Piece* other) { return match(piece, *other); });
+  std::map<std::vector<int32_t>, std::vector<const Component*>> unmatched;
+  for (const Component& component : theirs) unmatched[key(component)].push_back(&component);
+  for (const Component& component : ours) {
+    std::vector<const Component*>& candidates = unmatched[key(component)];
+    const auto found = std::ranges::find_if(
+        candidates, [&](const Component* other) { return match(component, *other); });
     if (found == candidates.end()) return false;
     std::swap(*found, candidates.back());
     candidates.pop_back();
@@ -266,11 +268,12 @@ std::vector<ArcType> arc_types(const Graph& graph) {
   return types;
 }
 
-/// The whole graph as a piece. `known` are the sorted types.
-Piece whole(const Graph& graph, std::span<const ArcType> types, std::span<const ArcType> known) {
+/// The whole graph as one component. `known` are the sorted types of all arcs.
+Component whole(const Graph& graph, std::span<const ArcType> types,
+                std::span<const ArcType> known) {
   const Topology& topology = graph.topology();
   const auto src = topology.src(), dst = topology.dst();
-  Piece out;
+  Component out;
   out.color.resize(static_cast<size_t>(topology.num_nodes()));
   for (const int32_t n : topology.start()) out.color[n] += 1;
   for (const int32_t n : topology.accept()) out.color[n] += 2;

@@ -26,7 +26,7 @@
 namespace arcgrad {
 namespace {
 
-/// What happens to an arc. It is left out if nothing enters its source any more.
+/// What happens to an arc. It is left out if no arc of the result enters its source.
 enum ArcAction : uint8_t { kKept = 0, kRemoved = 1, kLeftOut };
 using ArcActions = Buffer<ArcAction>;
 
@@ -45,7 +45,7 @@ class EpsilonClosures {
         removed_begin_(matters_.size() + 1),
         position_(matters_.size(), -1) {
     const Topology& t = graph.topology();
-    // A cycle may diverge where it does not matter, so nodes on no accepted path are ignored.
+    // Nodes on no accepted path are ignored: a cycle that diverges there is no error.
     Buffer<uint8_t> is_live(matters_.size(), 1);
     if (!t.is_acyclic() && connected(t).topology) {
       std::ranges::fill(is_live, 0);
@@ -150,23 +150,23 @@ class EpsilonClosures {
   Column arcs_, names_, sources_, targets_;
 };
 
-/// Where arcs that enter a node go on to.
+/// The new destinations of arcs that enter a node.
 struct Route {
   int32_t id = 0;        // of the node in the result
-  int32_t closure = -1;  // in Rerouting::closures; -1: the arc ends at the node
+  int32_t closure = -1;  // index in Rerouting::closures; -1: the arc still ends at the node
 };
 
 struct Rerouting {
-  Buffer<uint8_t> is_entered;  // whether a node stays
+  Buffer<uint8_t> is_entered;  // whether a node is in the result
   Buffer<Route> route;
   Buffer<EpsilonClosure> closures;
   int32_t num_nodes = 0;
   int64_t num_arcs = 0;
 };
 
-/// Finds the routes, and leaves out the arcs of nodes that nothing enters any more; with cycles
-/// that is left to connect(). `for_entered(f)` calls `f(arc, ...)` for the arcs of the new start
-/// node, and `first_id` is the first id of the nodes that stay.
+/// Finds the routes, and leaves out the arcs of nodes that no arc of the result enters. On a graph
+/// with cycles, all arcs stay and connect() trims the result. `for_entered(f)` calls `f(arc, ...)`
+/// for the arcs of the new start node, and `first_id` is the first id of the nodes in the result.
 template <class ForEntered>
 Rerouting reroute(const Topology& t, std::span<const int32_t> start, int32_t first_id,
                   EpsilonClosures& closures, const ForEntered& for_entered, ArcActions& actions) {

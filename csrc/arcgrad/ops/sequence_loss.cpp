@@ -1,9 +1,9 @@
 #include "arcgrad/trellis/sequence_loss.h"
 
 #include "arcgrad/algorithms/batch.h"
+#include "arcgrad/algorithms/product.h"
 #include "arcgrad/autograd/elementwise.h"
 #include "arcgrad/ops.h"
-#include "arcgrad/ops/intersect.h"
 #include "arcgrad/trellis/forward_score.h"
 
 namespace arcgrad {
@@ -11,7 +11,7 @@ namespace {
 
 constexpr char kOp[] = "sequence_loss";
 
-/// The losses as differences of scores, which works for all graphs.
+/// The losses as differences of forward scores, for graphs of any kind.
 std::vector<Graph> compose_losses(const std::vector<Graph>& graphs,
                                   const std::vector<Graph>& emissions, bool normalize) {
   const auto intersect = [](const Graph& a, const Graph& b) { return intersect_as(kOp, a, b); };

@@ -1,5 +1,7 @@
 #pragma once
 
+// Equality of weights for the comparison ops.
+
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -7,7 +9,7 @@
 
 namespace arcgrad {
 
-/// A number that two weights share if and only if they are equal, where NaN equals NaN.
+/// A key that is the same for two weights if and only if they are equal or both NaN. 0 equals -0.
 inline uint64_t weight_key(double weight) {
   if (std::isnan(weight)) weight = std::numeric_limits<double>::quiet_NaN();
   return std::bit_cast<uint64_t>(weight == 0 ? 0.0 : weight);

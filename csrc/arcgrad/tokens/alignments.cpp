@@ -21,12 +21,12 @@ struct Range {
 // Builds alignment graphs directly from a target, without composing it with the token graph.
 //
 // An occurrence is a pair (node of the target, token label that enters it); parallel arcs with the
-// same label into a node share an occurrence. Each occurrence gets one node per counted frame, and
+// same label into a node are one occurrence. Each occurrence gets one node per counted frame, and
 // each node of the target gets the blank nodes that the rules need there. Arcs then follow locally:
 // stay in a token, move to a blank, or enter the next token. The result has the same paths as the
 // input side of compose(tokens.graph(), target) without epsilon arcs, in O(nodes + arcs) time.
 //
-// A target is read through one of two classes, Sequence or Lattice, with the same members.
+// A target is a Sequence or a Lattice: two classes with the same members.
 
 /// A target that is one label sequence: occurrence i goes from node i to node i + 1.
 class Sequence {
@@ -380,7 +380,7 @@ Graph alignment_graph(const Tokens& tokens, const Graph& target, bool outputs) {
             a, " has epsilon and the output label ", t.olabel()[a]);
     if (labels[a] != kEpsilon && !tokens.rules().is_token(labels[a]))
       fail(op, "a label of the target must be ", tokens.rules().describe_tokens(),
-           ", but that of arc ", a, " is ", labels[a]);
+           ", but the label of arc ", a, " is ", labels[a]);
   }
   const Graph connected = has_epsilon ? remove(target) : connect(target);
   const Lattice lattice(connected.topology());

@@ -81,8 +81,8 @@ Graph run_graph(const char* op, int32_t label, int32_t first, FrameRange frames)
 ///
 /// One part handles the gap between tokens (blanks, counted where their number is limited), the
 /// other has a chain of nodes per token, one node per counted frame. If equal tokens must be
-/// separated by a blank, a token may be followed directly by every other token: instead of C^2
-/// arcs, epsilon arcs along a binary tree over the tokens join them (see join_different()).
+/// separated by a blank, a token may be followed directly by every other token. Epsilon arcs along
+/// a binary tree over the tokens then take the place of C^2 arcs (see join_different()).
 ///
 /// Nodes and arcs: O(total of the counted frames + blanks).
 class TokenTransducer {
@@ -192,8 +192,8 @@ class TokenTransducer {
 
   const Tokens::Rules& rules_;
   TopologyBuilder builder_;
-  /// All tokens begin at `enter_`. They either share the end `after_token_`, or each has its own
-  /// end node with a blank arc to `after_token_and_blank_`.
+  /// All tokens begin at `enter_`. They either all end at `after_token_`, or each has an end node
+  /// of its own with a blank arc to `after_token_and_blank_`.
   int32_t enter_ = -1, after_token_ = -1, after_token_and_blank_ = -1;
   std::vector<int32_t> labels_, first_, end_;
 };

@@ -48,9 +48,9 @@ Trie::Trie(const std::vector<std::vector<int32_t>>& spellings, std::vector<int32
           spellings.size(), " spellings");
   int64_t total = 1;
   for (size_t i = 0; i < spellings.size(); ++i) {
-    require(!spellings[i].empty(), kOp, "a spelling must not be empty, but that of entry ", i,
-            " is");
-    require(labels_[i] >= 0, kOp, "labels must be 0 or more, but that of entry ", i, " is ",
+    require(!spellings[i].empty(), kOp, "a spelling must not be empty, but the spelling of entry ",
+            i, " is");
+    require(labels_[i] >= 0, kOp, "labels must be 0 or more, but the label of entry ", i, " is ",
             labels_[i]);
     for (int32_t label : spellings[i])
       require(label >= 0, kOp, "labels must be 0 or more, but the spelling of entry ", i, " has ",
