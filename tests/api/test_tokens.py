@@ -973,8 +973,8 @@ def test_graphs_that_make_no_sense_are_errors(call, message):
         ([1, 3], r"must be 0 to 2 and not the blank \(0\), but label 1 is 3"),
         ([-1], r"must be 0 to 2 and not the blank \(0\), but label 0 is -1"),
         ([2, 1, 0], r"must be 0 to 2 and not the blank \(0\), but label 2 is 0"),
-        (ag.chain_graph([1, 4]), r"must be 0 to 2 and not the blank \(0\), but the label of arc 1 is 4"),
-        (ag.chain_graph([0]), r"must be 0 to 2 and not the blank \(0\), but the label of arc 0 is 0"),
+        (ag.chain_graph([1, 4]), r"must be 0 to 2 and .*, but the label of arc 1 is 4"),
+        (ag.chain_graph([0]), r"must be 0 to 2 and .*, but the label of arc 0 is 0"),
     ],
 )
 def test_labels_that_are_no_tokens_are_named(target, message):
