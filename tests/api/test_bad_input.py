@@ -45,7 +45,7 @@ WRONG_NODES = [-1, 3, 100, 2**31 - 1, -(2**31)]
     "method",
     ["is_start", "is_accept", "in_arcs", "out_arcs", "make_start", "make_accept"],
 )
-def test_wrong_nodes(method, node, graph):
+def test_invalid_node_ids(method, node, graph):
     before = snapshot(graph)
     assert_form(refuse(getattr(graph, method), node), method, 3, node)
     assert snapshot(graph) == before
@@ -53,23 +53,23 @@ def test_wrong_nodes(method, node, graph):
 
 @pytest.mark.parametrize("arc", [-1, 2, 100, 2**31 - 1])
 @pytest.mark.parametrize("method", ["src_node", "dst_node", "ilabel", "olabel", "weight"])
-def test_wrong_arcs(method, arc, graph):
+def test_invalid_arc_ids(method, arc, graph):
     assert_form(refuse(getattr(graph, method), arc), method, 2, arc)
 
 
 @pytest.mark.parametrize("arc", [-1, 2, 2**31 - 1])
-def test_setting_the_weight_of_a_wrong_arc(arc, graph):
+def test_setting_the_weight_of_an_invalid_arc(arc, graph):
     assert_form(refuse(graph.set_weight, arc, 0.0), "set_weight", 2, arc)
 
 
 @pytest.mark.parametrize("node", WRONG_NODES)
-def test_arcs_between_wrong_nodes(node, graph):
+def test_arcs_between_invalid_nodes(node, graph):
     assert_form(refuse(graph.add_arc, node, 0, 0), "add_arc", 3, node)
     assert_form(refuse(graph.add_arc, 0, node, 0), "add_arc", 3, node)
 
 
 @pytest.mark.parametrize("label", [-2, -100, -(2**31)])
-def test_wrong_labels(label, graph):
+def test_invalid_labels(label, graph):
     assert_form(refuse(graph.add_arc, 0, 1, label), "add_arc", label)
     assert_form(refuse(graph.add_arc, 0, 1, 0, label), "add_arc", label)
     assert_form(refuse(ag.chain_graph, [0, label]), "chain_graph", label)
@@ -102,7 +102,7 @@ def test_numbers_beyond_32_bits(number, graph):
 
 
 @pytest.mark.parametrize("labels", [3, "ab", [[0, 1]], [None], object(), {0: 1}])
-def test_labels_of_a_chain_are_a_list_of_whole_numbers(labels):
+def test_labels_of_a_chain_are_a_list_of_integers(labels):
     assert "chain_graph: labels must" in refuse(ag.chain_graph, labels)
 
 
@@ -142,7 +142,7 @@ def arrays(**changes):
         ({"num_nodes": -1}, ("num_nodes", -1)),
     ],
 )
-def test_arrays_that_make_no_graph(changes, parts):
+def test_invalid_graph_arrays(changes, parts):
     assert ag.Graph.from_arrays(**arrays()).num_arcs() == 2
     assert_form(refuse(ag.Graph.from_arrays, **arrays(**changes)), "from_arrays", *parts)
 
@@ -207,7 +207,7 @@ def test_label_arrays_that_would_wrap_around():
         np.zeros(2, complex),
     ],
 )
-def test_weights_that_do_not_fit(bad, graph):
+def test_weights_of_the_wrong_length_or_type(bad, graph):
     before = snapshot(graph)
     refuse(graph.set_weights, bad)
     assert snapshot(graph) == before
@@ -258,7 +258,7 @@ BINARY = [ag.compose, ag.intersect, ag.add, ag.subtract, ag.equal, ag.isomorphic
 
 
 @pytest.mark.parametrize("op", UNARY, ids=lambda op: op.__name__)
-def test_ops_refuse_what_is_no_graph(op):
+def test_ops_reject_arguments_that_are_not_graphs(op):
     answers = {}
     for junk in JUNK:
         try:
@@ -271,7 +271,7 @@ def test_ops_refuse_what_is_no_graph(op):
 
 
 @pytest.mark.parametrize("op", BINARY, ids=lambda op: op.__name__)
-def test_binary_ops_refuse_what_is_no_graph(op, graph):
+def test_binary_ops_reject_arguments_that_are_not_graphs(op, graph):
     for junk in (None, 1, "graph", [1], [graph, None], object()):
         with pytest.raises(TypeError):
             op(graph, junk)
@@ -328,7 +328,7 @@ def test_a_seed_has_64_bits(seed, graph):
     ag.sample(graph, seed=np.int64(3))
 
 
-def test_a_list_with_something_else_than_graphs(graph):
+def test_a_list_with_an_element_that_is_not_a_graph(graph):
     for op in (ag.forward_score, ag.remove, ag.sample, ag.arc_posteriors, ag.backward, ag.explain):
         with pytest.raises(TypeError) as caught:
             op([graph, None])
@@ -349,7 +349,7 @@ def test_the_label_that_is_too_large_is_named(graph):
     assert "the output label" in refuse(graph.add_arc, 0, 1, 0, 2**31)
 
 
-def test_none_is_no_array(graph):
+def test_none_is_rejected_as_an_array(graph):
     with pytest.raises(TypeError, match=r"set_weights: weights must be array-like, but .* None"):
         graph.set_weights(None)
     for name in ("src", "dst", "ilabel", "start", "accept"):
@@ -357,7 +357,7 @@ def test_none_is_no_array(graph):
             ag.Graph.from_arrays(**arrays(**{name: None}))
 
 
-def test_what_numpy_says_is_one_line(graph):
+def test_numpy_errors_are_reported_in_one_line(graph):
     class Array:
         def __array__(self, dtype=None, copy=None):
             raise TypeError("not today")
@@ -366,7 +366,7 @@ def test_what_numpy_says_is_one_line(graph):
         graph.set_weights(Array())
 
 
-def test_text_that_utf8_cannot_hold():
+def test_text_that_utf8_cannot_encode():
     with pytest.raises(TypeError, match=r"chain_graph: labels must be .*, but it is \\ud800"):
         ag.chain_graph("\ud800")
     for dtype in ("\ud800", "nonsense"):
@@ -496,7 +496,7 @@ def test_numpy_booleans_are_booleans(graph):
     assert graph.num_nodes() == 4
 
 
-def test_an_unfinished_graph_is_refused_nowhere():
+def test_graphs_without_starts_accepts_or_arcs_are_valid_arguments():
     # Graphs without starts, accepts or arcs are ordinary: nothing is accepted.
     for graph in (ag.Graph(), build(3, set(), set(), []), build(2, {0}, set(), [(0, 1, 0)])):
         assert ag.forward_score(graph).item() == -math.inf

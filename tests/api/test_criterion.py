@@ -104,7 +104,7 @@ def test_labels_may_be_any_whole_numbers():
         assert ctc_loss(emissions, target, np.int32(3)).item() == expected
 
 
-def test_labels_that_are_no_whole_numbers_are_a_type_error():
+def test_labels_that_are_not_integers_are_a_type_error():
     with pytest.raises(TypeError):
         ctc_loss(ag.linear_graph(3, 4), [1.5], 0)
     with pytest.raises(TypeError):

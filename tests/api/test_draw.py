@@ -45,7 +45,7 @@ def shapes(svg):
 
 
 @pytest.mark.parametrize("kind", ["svg", "png", "pdf"])
-def test_the_ending_says_the_format(token, tmp_path, kind):
+def test_the_file_extension_selects_the_format(token, tmp_path, kind):
     for path in (tmp_path / f"token.{kind}", str(tmp_path / f"TOKEN.{kind.upper()}")):
         ag.draw(token, path)
         with open(path, "rb") as file:
@@ -143,7 +143,7 @@ def test_a_large_graph_is_refused_with_its_size(tmp_path):
     assert (tmp_path / "graph.svg").exists()
 
 
-def test_a_product_is_not_built_to_see_that_it_is_too_large(tmp_path):
+def test_a_product_that_is_too_large_is_refused_without_materializing_it(tmp_path):
     star = ag.remove(ag.closure(ag.linear_graph(1, 30)))
     product = ag.intersect(star, ag.linear_graph(3000, 30))
     assert product._repr_svg_() is None
@@ -155,7 +155,7 @@ def test_a_product_is_not_built_to_see_that_it_is_too_large(tmp_path):
     assert small._repr_svg_() is not None
 
 
-def test_a_layout_that_takes_long_is_given_up(tmp_path):
+def test_a_slow_layout_times_out(tmp_path):
     size = 40
     arcs = [(a, b, 0, 0, 1.0) for a in range(size) for b in range(size)]
     with pytest.raises(TimeoutError, match=r"draw: .* in 0.5 seconds, .* 40 nodes and 1600 arcs; "):
@@ -173,7 +173,7 @@ def test_a_failure_leaves_the_old_picture(token, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_picture_replaces_the_old_one_with_ordinary_rights(token, tmp_path):
+def test_a_picture_replaces_the_old_one_with_default_permissions(token, tmp_path):
     path = tmp_path / "graph.svg"
     ag.draw(token, path)
     ag.draw(ag.chain_graph([5]), path)
@@ -184,7 +184,7 @@ def test_a_picture_replaces_the_old_one_with_ordinary_rights(token, tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_folder_that_is_missing_is_an_os_error(token, tmp_path):
+def test_a_missing_folder_is_an_os_error(token, tmp_path):
     with pytest.raises(
         FileNotFoundError, match=r"draw: cannot write '.*nowhere/graph.svg': No such"
     ):
@@ -219,6 +219,6 @@ def test_a_notebook_shows_text_for_a_large_graph():
     assert "1001 nodes" in repr(large)
 
 
-def test_a_notebook_shows_text_if_the_layout_takes_long(monkeypatch):
+def test_a_notebook_shows_text_if_the_layout_times_out(monkeypatch):
     monkeypatch.setattr(drawing, "NOTEBOOK_SECONDS", 0.001)
     assert ag.chain_graph([0])._repr_svg_() is None

@@ -114,7 +114,7 @@ def distributions(*shape, seed=0):
     return random(*shape, seed=seed).softmax(-1).numpy()
 
 
-def test_an_hmm_counts_in_expectation_over_all_states():
+def test_expected_counts_of_an_hmm_equal_enumeration():
     start, transition, emission = (
         distributions(*shape, seed=i) for i, shape in enumerate([(2,), (2, 2), (2, 3)])
     )
@@ -174,7 +174,7 @@ words = st.lists(st.integers(0, 2), max_size=4)
 
 
 @given(source=words, target=words)
-def test_edit_distances_are_those_of_all_edits(source, target):
+def test_edit_distances_equal_enumeration(source, target):
     costs = random(15).abs()
     every = torch.tensor(all_edits(costs.tolist(), source, target, 3), dtype=torch.float64)
     pair = [(source, target)]

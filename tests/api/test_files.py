@@ -54,7 +54,7 @@ def test_paths_may_be_strings_or_objects(tmp_path, graph):
         assert ag.equal(ag.load(path), graph)
 
 
-def test_names_may_hold_any_letters(tmp_path, graph):
+def test_file_names_may_have_any_characters(tmp_path, graph):
     path = tmp_path / "gräph ψ.bin"
     ag.save(path, graph)
     assert ag.equal(ag.load(path), graph)
@@ -164,7 +164,7 @@ except OSError as error:
     assert [p.name for p in tmp_path.iterdir()] == ["graph"]
 
 
-def test_a_saved_file_has_ordinary_permissions(tmp_path, graph):
+def test_a_saved_file_has_default_permissions(tmp_path, graph):
     ordinary = tmp_path / "ordinary"
     ordinary.write_text("")
     for write in (ag.save, ag.savetxt):
@@ -235,7 +235,7 @@ def test_a_byte_order_mark_is_skipped(tmp_path):
         "0\n1\n\n0 1 5 5 0.5\n   \n",
     ],
 )
-def test_text_is_forgiving_of_space(tmp_path, text):
+def test_text_may_have_extra_whitespace(tmp_path, text):
     path = tmp_path / "graph.txt"
     path.write_bytes(text.encode())
     assert ag.equal(ag.loadtxt(path), build(2, {0}, {1}, [(0, 1, 5, 5, 0.5)]))

@@ -126,7 +126,7 @@ def test_ordinary_instance_norm_would_depend_on_padding():
 
 
 @pytest.mark.parametrize("dims", [1, 2])
-def test_the_norm_is_that_of_torch_without_padding(dims):
+def test_the_norm_equals_torch_without_padding(dims):
     kind = (nn.InstanceNorm1d, nn.InstanceNorm2d)[dims - 1]
     ours, theirs = MaskedInstanceNorm(4), kind(4, affine=True)
     shake(ours)
@@ -187,7 +187,7 @@ def test_all_frames_are_the_default():
 # Parameters
 
 
-def test_parameters_of_the_layers_of_table_3():
+def test_numbers_of_parameters_of_table_3():
     """Two hundred pieces of 410 letters, two of which repeat a letter; 78 letters and a blank."""
     letters = [chr(ord("0") + i) for i in range(78)]
     pieces = [letters[i % 78] + letters[(i * 7 + 1 + i // 78) % 78] for i in range(300)]
@@ -206,7 +206,7 @@ def test_parameters_of_the_layers_of_table_3():
     assert count(network) - count(control) == 2048 - 79_000
 
 
-def test_widths_are_those_of_the_paper_and_the_recipe():
+def test_widths_equal_the_paper_and_the_recipe():
     with torch.device("meta"):
         for name, widths in (("paper", [8, 16, 32, 64]), ("recipe", [16, 64, 128, 256])):
             network = TDS2d.preset(name, 64, 80)
@@ -318,7 +318,7 @@ def test_dropout_is_only_for_training():
     assert torch.equal(network(x)[0], network(x)[0])
 
 
-def test_letters_of_the_transducer_have_their_order():
+def test_letters_of_the_transducer_are_in_order():
     network = TDS2dTransducer.preset("small", 16, 5, ["b", "ac"])
     assert network.letters == ["a", "b", "c"]
     assert network.conv.in_channels == 4

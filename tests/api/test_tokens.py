@@ -309,7 +309,7 @@ def with_gradient(graph):
     )
 
 
-def test_closed_graphs_of_nothing_accept_nothing_but_blanks():
+def test_closed_graphs_of_an_empty_list_accept_only_blanks():
     assert strings(closed_graph([])) == {((), ()): 0.0}
     only_blanks = {((0,) * n, ()): 0.0 for n in range(4)}
     assert strings(closed_graph([], blank_graph())) == only_blanks
@@ -355,7 +355,7 @@ def test_alignments_equal_the_composition_with_the_token_graph(data, tokens):
 
 
 @given(st.data(), kinds())
-def test_every_node_of_the_graphs_is_of_use(data, tokens):
+def test_every_node_is_on_an_accepted_path(data, tokens):
     assert ag.connect(tokens.graph()).num_nodes() == tokens.graph().num_nodes()
     graph = alignment_graph(tokens, data.draw(targets_of(tokens)))
     assert snapshot(ag.connect(graph)) == snapshot(graph)
@@ -380,7 +380,7 @@ def test_repeats_of_asg_last_a_frame_or_more_each():
 
 
 @given(st.data(), st.integers(0, 2), st.integers(0, 6))
-def test_ctc_is_what_its_definition_says(data, blank, length):
+def test_ctc_tokens_equal_the_definition_of_ctc(data, blank, length):
     tokens = Tokens.ctc(3, blank)
     target = tuple(data.draw(targets_of(tokens)))
 
@@ -414,7 +414,7 @@ KERNELS = [
 
 
 @pytest.mark.parametrize("tokens", KERNELS, ids=repr)
-def test_alignments_of_labels_run_along_diagonals(tokens):
+def test_alignments_of_labels_use_the_diagonal_kernel(tokens):
     target = [1, 2, 2, 3, 4, 1, 3, 3, 2, 1]
     for form in (target, ag.chain_graph(target)):
         product = ag.intersect(alignment_graph(tokens, form), ag.linear_graph(18, 5))
@@ -422,7 +422,7 @@ def test_alignments_of_labels_run_along_diagonals(tokens):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_dtype_and_calc_grad_are_those_asked_for(dtype):
+def test_dtype_and_calc_grad_follow_the_arguments(dtype):
     for build_graph in (partial(alignment_graph, Tokens.ctc(4)), ctc_graph):
         graph = build_graph([1, 2, 2], calc_grad=True, dtype=dtype)
         assert graph.calc_grad
@@ -459,7 +459,7 @@ def relabelled(graph, blank):
 
 
 @given(graphs(num_labels=2, max_nodes=4, max_arcs=6), kinds())
-def test_alignments_of_transducers_put_out_what_they_do(target, tokens):
+def test_alignments_of_transducers_keep_output_labels(target, tokens):
     src, dst, label, out, weight = (column.tolist() for column in target.arcs())
     if (blank := tokens.blank_label) is not None:
         label = [c + (c >= blank) for c in label]
@@ -515,7 +515,7 @@ def test_a_chain_gives_the_same_graph_as_its_labels(data, tokens):
     assert snapshot(alignment_graph(tokens, mixed)) == snapshot(labels)
 
 
-def test_an_arc_of_the_target_weighs_when_its_token_is_entered():
+def test_the_weight_of_a_target_arc_is_added_where_its_token_begins():
     target = build(3, {0}, {2}, [(0, 1, 1, 1, 0.5), (1, 2, 2, 2, 0.25), (0, 2, 2, 2, 4.0)])
     graph = alignment_graph(Tokens.ctc(3), target)
     assert graph.calc_grad
@@ -551,7 +551,7 @@ def test_a_target_graph_without_paths_has_no_alignments():
         assert graph.num_nodes() == 0
 
 
-def test_only_what_can_be_reached_is_built():
+def test_only_reachable_nodes_of_a_target_are_built():
     # A target with a thousand nodes of which three matter.
     arcs = [(0, 1, 1), (1, 2, 2)] + [(n, n + 1, 1) for n in range(3, 999)]
     graph = alignment_graph(Tokens.ctc(3), build(1000, {0, 3}, {2}, arcs))
@@ -603,7 +603,7 @@ def rows_and_lengths():
 
 @pytest.mark.parametrize("build_graph", [partial(alignment_graph, Tokens.ctc(4)), ctc_graph])
 @pytest.mark.parametrize("dtype", [np.int32, np.int64, np.int8, np.int16])
-def test_several_targets_in_every_form(build_graph, dtype):
+def test_several_targets_in_every_format(build_graph, dtype):
     rows, lengths, padded, joined = rows_and_lengths()
     expected = [snapshot(build_graph(row)) for row in rows]
     padded, joined = padded.astype(dtype), joined.astype(dtype)
@@ -625,7 +625,7 @@ def test_several_targets_in_every_form(build_graph, dtype):
     assert [snapshot(g) for g in square] == [snapshot(build_graph(r)) for r in ([1, 2], [3, 3])]
 
 
-def test_one_target_in_every_form():
+def test_one_target_in_every_format():
     expected = snapshot(ctc_graph([1, 2, 2]))
     array = np.array([1, 2, 2])
     forms = [(1, 2, 2), range(1, 3), array, array.astype(np.uint8), array.astype(np.int32)]
@@ -668,13 +668,13 @@ def test_tensors_of_other_libraries_are_read_in_place():
     assert snapshot(ctc_graph(Tensor(joined))) == snapshot(ctc_graph(joined.tolist()))
 
 
-def test_padding_is_not_looked_at():
+def test_padding_is_not_read():
     padded = np.array([[1, 2**40], [-(2**40), 5]])
     graphs = ctc_graph(padded, lengths=[1, 0])
     assert [graph.num_nodes() for graph in graphs] == [3, 1]
 
 
-def test_no_targets():
+def test_an_empty_list_of_targets():
     assert ctc_graph(np.zeros((0, 5), int)) == []
     assert ctc_graph(np.zeros((0, 5), int), lengths=[]) == []
     assert ctc_graph([], lengths=[]) == []
@@ -778,7 +778,7 @@ def test_collapse_of_several_sequences():
         ),
     ],
 )
-def test_frames_that_spell_nothing_are_named(tokens, frames, message):
+def test_frames_that_spell_no_tokens_are_named(tokens, frames, message):
     with pytest.raises(ValueError, match=f"collapse: {message}"):
         tokens.collapse(frames)
     with pytest.raises(ValueError, match=rf"collapse \(element 1 of 2\): {message}"):
@@ -811,7 +811,7 @@ def test_different_tokens_are_not_equal():
     assert Tokens(3, blank_label=2) == Tokens(3)  # there is no blank
 
 
-def test_tokens_show_how_they_were_made():
+def test_repr_of_tokens_is_their_constructor_call():
     tokens = Tokens(
         5,
         blank="optional",
@@ -844,7 +844,7 @@ def test_tokens_are_immutable():
     assert tokens.overrides == {}
 
 
-def test_named_constructors_are_what_their_names_say():
+def test_named_constructors_set_their_options():
     assert Tokens.asg(3) == Tokens(3)
     assert Tokens.ctc(3, 1) == Tokens(3, blank="optional", blank_label=1, allow_repeats=False)
     assert Tokens.spike(3) == Tokens(3, blank="optional", max_frames=1)
@@ -916,7 +916,7 @@ def test_named_constructors_are_what_their_names_say():
         ({"overrides": {1: (0, 1)}}, "the least number of frames of token 1 must be 1 or more"),
     ],
 )
-def test_tokens_that_make_no_sense_are_errors(options, message):
+def test_invalid_tokens_are_errors(options, message):
     with pytest.raises(ValueError, match=f"Tokens: {message}"):
         Tokens(**{"num_labels": 3} | options)
 
@@ -962,7 +962,7 @@ def test_overrides_must_map_labels_to_pairs(overrides):
         ),
     ],
 )
-def test_graphs_that_make_no_sense_are_errors(call, message):
+def test_invalid_target_graphs_are_errors(call, message):
     with pytest.raises(ValueError, match=message):
         call()
 
@@ -977,7 +977,7 @@ def test_graphs_that_make_no_sense_are_errors(call, message):
         (ag.chain_graph([0]), r"must be 0 to 2 and .*, but the label of arc 0 is 0"),
     ],
 )
-def test_labels_that_are_no_tokens_are_named(target, message):
+def test_labels_that_are_not_tokens_are_named(target, message):
     tokens = Tokens.ctc(3)
     message = f"a label of the target {message}"
     with pytest.raises(ValueError, match=f"alignment_graph: {message}"):
@@ -1024,13 +1024,13 @@ def test_lengths_that_do_not_fit_are_errors(target, lengths, message):
 @pytest.mark.parametrize(
     "target", [[1.5], [[1.5]], np.array([1.5]), np.array([[True]]), 5, "ab", [[1], 2], [["a"]]]
 )
-def test_targets_that_are_no_whole_numbers_are_type_errors(target):
+def test_targets_that_are_not_integers_are_type_errors(target):
     for build_graph in (ctc_graph, partial(alignment_graph, Tokens.ctc(4))):
         with pytest.raises(TypeError):
             build_graph(target)
 
 
-def test_target_graphs_bring_their_own_type():
+def test_target_graphs_determine_the_dtype():
     tokens, target = Tokens.ctc(3), ag.chain_graph([1])
     for options in ({"calc_grad": True}, {"dtype": "float64"}):
         with pytest.raises(ValueError, match="alignment_graph: calc_grad and dtype need a target"):

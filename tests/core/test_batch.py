@@ -183,7 +183,7 @@ def test_the_environment_sets_the_number_of_threads(value, expected):
 
 
 @pytest.mark.parametrize("value", ["zero", "-2", "0", "1e3", "2 ", "4097"])
-def test_nonsense_in_the_environment_is_a_warning_and_does_not_matter(value):
+def test_an_invalid_environment_variable_is_ignored_with_a_warning(value):
     code = """
 import warnings
 with warnings.catch_warnings(record=True) as caught:
@@ -200,7 +200,7 @@ print(ag.get_num_threads(), len(ag.forward_score([ag.Graph()] * 3)), warning.mes
     )
 
 
-def test_an_empty_environment_is_none():
+def test_an_empty_environment_variable_is_ignored():
     code = "import arcgrad as ag; print(ag.get_num_threads())"
     code = "import warnings; warnings.simplefilter('error'); " + code
     assert int(run_python(code, ARCGRAD_NUM_THREADS="", OMP_NUM_THREADS="")) >= 1
@@ -245,7 +245,7 @@ def test_a_spawned_main_module_may_set_the_number_of_threads(tmp_path):
     assert count_threads_in_child(tmp_path, "spawn", before) == 5
 
 
-def test_a_spawned_process_that_is_no_daemon_has_all_threads(tmp_path):
+def test_a_spawned_process_that_is_not_a_daemon_has_all_threads(tmp_path):
     default = run_python(
         "import arcgrad as ag; print(ag.get_num_threads())",
         ARCGRAD_NUM_THREADS="",
@@ -268,7 +268,7 @@ def test_the_default_respects_affinity_and_openmp():
         assert int(run_python(pinned, ARCGRAD_NUM_THREADS="", OMP_NUM_THREADS="")) == 1
 
 
-def test_the_interpreter_runs_while_a_batch_does(threads):
+def test_a_batch_releases_the_gil(threads):
     # One Python thread scores while the other counts: the lock of the interpreter is free.
     threads(1)
     rng = np.random.default_rng(0)
@@ -325,7 +325,7 @@ def test_an_exception_of_parallel_for_names_its_call(number, threads):
 
 @pytest.mark.parametrize("number", [1, 4])
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
-def test_an_end_of_the_program_lets_no_further_calls_start(number, kind, threads):
+def test_an_exit_exception_starts_no_further_calls(number, kind, threads):
     threads(number)
     calls = []
 
@@ -346,7 +346,7 @@ def test_an_end_of_the_program_lets_no_further_calls_start(number, kind, threads
 
 @pytest.mark.parametrize("number", [1, 2])
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
-def test_an_end_of_the_program_leaves_nested_calls(number, kind, threads):
+def test_an_exit_exception_propagates_through_nested_calls(number, kind, threads):
     threads(number)
 
     def outer(i):
@@ -362,7 +362,7 @@ def test_an_end_of_the_program_leaves_nested_calls(number, kind, threads):
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_an_end_of_the_program_that_is_caught_inside_stops_nothing(number, threads):
+def test_a_caught_exit_exception_does_not_stop_other_calls(number, threads):
     threads(number)
     made = []
 
@@ -418,7 +418,7 @@ def test_parallel_for_runs_ops_and_their_gradients(threads):
     assert all(g.is_grad_available() for g in batch)
 
 
-def test_parallel_for_keeps_no_grad(threads):
+def test_parallel_for_inherits_no_grad(threads):
     threads(2)
     graph = acceptor((0,))
     with ag.no_grad():
@@ -490,7 +490,7 @@ print("done")
     assert run_python(code).strip() == "done"
 
 
-def test_the_interpreter_ends_while_threads_wait():
+def test_the_interpreter_exits_while_threads_wait():
     code = """
 import arcgrad as ag
 ag.set_num_threads(4)

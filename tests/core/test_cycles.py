@@ -104,7 +104,7 @@ def test_best_paths_through_a_large_cycle_do_not_take_quadratic_time():
 
 
 @pytest.mark.parametrize("gain", [1e-15, 1e-14, 1e-13, 3e-13, 1e-12, 1e-11, 1e-9])
-def test_a_cycle_that_gains_next_to_nothing_does_not_trap_the_path(gain):
+def test_a_cycle_with_a_tiny_gain_does_not_trap_the_path(gain):
     half = 100
     weight = np.repeat([1.0, -1.0], half)
     weight[-1] += gain
@@ -120,7 +120,7 @@ def test_a_cycle_that_gains_next_to_nothing_does_not_trap_the_path(gain):
         ag.shortest_distance(graph, semiring="tropical")
 
 
-def test_sums_that_differ_by_rounding_are_followed_neither_long_nor_far():
+def test_gains_within_rounding_do_not_lengthen_the_best_path():
     # All ways between two nodes have the same sum, but for rounding of decimals.
     rng = np.random.default_rng(0)
     count = 8000
@@ -141,7 +141,7 @@ def test_sums_that_differ_by_rounding_are_followed_neither_long_nor_far():
     assert math.fsum(weights(path)) == pytest.approx(math.fsum(weights(whole)) / 10.0, abs=1e-14)
 
 
-def test_among_starts_that_cycles_join_fewer_arcs_decide_first():
+def test_ties_between_starts_joined_by_cycles_go_to_fewer_arcs():
     arcs = [(0, 1, 0, 0, 0.0), (1, 0, 1, 1, 0.0), (1, 2, 2, 2, 0.0)]
     assert ag.viterbi_path(build(3, {0, 1}, {2}, arcs)).labels_to_list() == [2]
 
@@ -157,7 +157,7 @@ def test_a_loop_near_one_keeps_its_digits(weight):
     assert ag.forward_score(ag.remove(graph, 0)).item() == pytest.approx(expected, rel=1e-14)
 
 
-def test_loops_side_by_side_are_summed():
+def test_parallel_loops_are_summed():
     loops = [-1e-12, -40.0, -math.inf, -35.0]
     graph = build(1, {0}, {0}, [(0, 0, 0, 0, weight) for weight in loops])
     left = -math.expm1(-1e-12) - math.exp(-40.0) - math.exp(-35.0)
@@ -172,7 +172,7 @@ def test_loops_that_sum_to_one_but_for_rounding_diverge(count):
         ag.forward_score(graph)
 
 
-def test_a_sum_converges_however_large_the_scores_on_the_way_are():
+def test_a_sum_converges_for_any_size_of_intermediate_scores():
     arcs = [(0, 1, 0, 0, 0.0), (0, 2, 0, 0, 2000.0), (2, 1, 0, 0, 3000.0), (1, 0, 0, 0, -1e30)]
     graph = build(4, {0}, {3}, [*arcs, (1, 3, 0, 0, 0.0)])
     assert ag.forward_score(graph).item() == 5000.0
@@ -181,7 +181,7 @@ def test_a_sum_converges_however_large_the_scores_on_the_way_are():
     assert ag.forward_score(graph).item() == pytest.approx(expected, abs=1e-6)
 
 
-def test_a_cycle_diverges_nowhere_if_nothing_is_accepted_or_started():
+def test_a_divergent_cycle_is_ignored_without_starts_or_accepts():
     loop = build(1, {0}, set(), [(0, 0, 0, 0, 1.0)])
     assert ag.forward_score(loop).item() == -math.inf
     assert weights(ag.arc_posteriors(loop)).tolist() == [0.0]
@@ -194,7 +194,7 @@ def test_a_cycle_diverges_nowhere_if_nothing_is_accepted_or_started():
 
 @pytest.mark.parametrize("semiring", ["log", "tropical"])
 @pytest.mark.parametrize("way_on", [[], [(2, 4, 0, 0, 0.0)]])
-def test_remove_passes_over_a_silent_cycle_that_leads_nowhere(way_on, semiring):
+def test_remove_ignores_an_epsilon_cycle_that_reaches_no_accept(way_on, semiring):
     silent = (ag.epsilon, ag.epsilon)
     arcs = [(0, 1, 0, 0, 0.5), (0, 2, 0, 0, 0.0), (2, 2, *silent, 0.5), *way_on]
     arcs += [(0, 3, 1, 1, 0.0), (3, 1, *silent, 0.25)]
@@ -204,14 +204,14 @@ def test_remove_passes_over_a_silent_cycle_that_leads_nowhere(way_on, semiring):
 
 
 @pytest.mark.parametrize("semiring", ["log", "tropical"])
-def test_remove_passes_over_a_silent_cycle_that_nothing_leads_to(semiring):
+def test_remove_ignores_an_unreachable_epsilon_cycle(semiring):
     silent = (ag.epsilon, ag.epsilon)
     arcs = [(0, 0, *silent, 0.5), (0, 0, 0, 0, -1.0), (0, 1, *silent, 0.0), (1, 2, 0, 0, 0.25)]
     removed = ag.remove(build(3, {1}, {2}, arcs), semiring=semiring)
     assert (removed.num_nodes(), weights(removed).tolist()) == (2, [0.25])
 
 
-def test_a_score_too_large_for_a_number_is_infinite():
+def test_a_score_that_overflows_is_infinite():
     graph = build(3, {0}, {2}, [(0, 1, 0, 0, 1e308), (1, 2, 0, 0, 1e308), (0, 2, 0, 0, 1.0)])
     for op in (ag.forward_score, ag.viterbi_score):
         score = op(graph)

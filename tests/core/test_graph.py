@@ -154,7 +154,7 @@ def test_arcs_come_as_five_arrays(graph):
     assert weight.dtype == graph.dtype
 
 
-def test_cycles_are_seen():
+def test_cycles_are_detected():
     assert ag.Graph().is_acyclic()
     assert build(2, {0}, {1}, [(0, 1, 0), (0, 1, 0)]).is_acyclic()
     assert not build(1, {0}, {0}, [(0, 0, 0)]).is_acyclic()
@@ -246,7 +246,7 @@ def test_weights_to_numpy_is_a_copy(graph):
     assert array.dtype == graph.dtype
 
 
-def test_linear_weights_are_seen_as_a_table():
+def test_weights_of_a_linear_graph_are_viewed_as_a_matrix():
     values = np.arange(6, dtype=np.float32).reshape(3, 2)
     graph = ag.linear_graph(3, 2, values)
     assert graph.weights_view().shape == (3, 2)
@@ -322,7 +322,7 @@ def test_borrowing_takes_no_copy_and_no_write_access():
     assert not graph.weights_view().flags.writeable
 
 
-def test_setting_weights_leaves_a_borrowed_buffer_alone():
+def test_setting_weights_does_not_write_to_a_borrowed_buffer():
     values = np.zeros((2, 2))
     graph = ag.linear_graph(2, 2, values, copy=False)
     graph.set_weight(0, 3.0)
@@ -387,7 +387,7 @@ def test_deepcopy_keeps_shared_graphs_shared(graph):
 # Arc order
 
 
-def test_arc_sort_never_changes_what_is_seen(graph):
+def test_arc_sort_does_not_change_what_accessors_return(graph):
     before = snapshot(graph)
     graph.mark_arc_sorted()
     graph.mark_arc_sorted(olabel=True)
@@ -465,7 +465,7 @@ def test_linear_graphs_copy_or_borrow():
     assert copied[1].weights_to_list() == [0.0] * 12
 
 
-def test_linear_graphs_of_lists_and_whole_numbers():
+def test_linear_graphs_of_lists_and_integers():
     assert ag.linear_graphs([[[1, 2]], [[3, 4]]])[1].weights_to_list() == [3.0, 4.0]
     assert ag.linear_graphs([[[1.0, 2.0]]])[0].dtype == np.float32
     assert ag.linear_graphs(np.ones((1, 2, 3), np.int64), dtype="float64")[0].dtype == np.float64
@@ -473,7 +473,7 @@ def test_linear_graphs_of_lists_and_whole_numbers():
 
 @pytest.mark.parametrize("shape", [(0, 3, 4), (2, 0, 4), (2, 3, 0)])
 @pytest.mark.parametrize("copy", [True, False])
-def test_linear_graphs_of_nothing(shape, copy):
+def test_linear_graphs_of_empty_batches(shape, copy):
     graphs = ag.linear_graphs(np.zeros(shape, np.float32), copy=copy)
     assert [g.num_nodes() for g in graphs] == [shape[1] + 1] * shape[0]
     assert all(g.num_arcs() == 0 for g in graphs)

@@ -41,7 +41,7 @@ def assert_weights(graph, expected):
 
 @every_dtype
 @pytest.mark.parametrize("before", [0, 1, 2, 3, 5])
-def test_a_union_has_the_weights_of_its_parts(dtype, before):
+def test_a_union_has_the_weights_of_its_inputs(dtype, before):
     rng = np.random.default_rng(before)
     sizes = [before, ARCS, 1, ARCS + 2, 3, 17]
     values = [random_weights(rng, size, dtype) for size in sizes]
@@ -49,7 +49,7 @@ def test_a_union_has_the_weights_of_its_parts(dtype, before):
 
 
 @every_dtype
-def test_a_union_of_small_parts_may_be_large(dtype):
+def test_a_union_of_many_small_graphs(dtype):
     rng = np.random.default_rng(0)
     values = np.array_split(random_weights(rng, ARCS, dtype), 300)
     assert_weights(ag.union([chain(v) for v in values]), np.concatenate(values))
@@ -57,7 +57,7 @@ def test_a_union_of_small_parts_may_be_large(dtype):
 
 @every_dtype
 @pytest.mark.parametrize("before", [1, 2, 3, 4])
-def test_concatenation_has_the_weights_of_its_parts_and_zeros(dtype, before):
+def test_a_concatenation_has_the_weights_of_its_inputs_and_zeros(dtype, before):
     rng = np.random.default_rng(before)
     values = [random_weights(rng, size, dtype) for size in (before, ARCS, ARCS - 1)]
     joined = ag.concat([chain(v) for v in values])
@@ -112,7 +112,7 @@ def test_borrowed_weights_that_begin_anywhere(dtype):
 
 
 @every_dtype
-def test_gradients_of_moved_weights(dtype):
+def test_gradients_of_arc_maps(dtype):
     rng = np.random.default_rng(0)
     sizes = (1, ARCS, 5, ARCS + 1)
     parts = [chain(rng.normal(size=size).astype(dtype)) for size in sizes]
@@ -184,7 +184,7 @@ class Silent:
 
 @every_dtype
 @pytest.mark.parametrize(("transducer", "hub"), [(False, 400), (True, None), (True, 2998)])
-def test_removed_arcs_move_into_those_before_them(dtype, transducer, hub):
+def test_weights_of_removed_arcs_are_added_to_the_preceding_arcs(dtype, transducer, hub):
     given = Silent(3800, dtype, transducer=transducer, hub=hub)
     arc, after = given.removed()
     result = ag.remove(given.graph)
@@ -211,7 +211,7 @@ def test_removed_arcs_move_into_those_before_them(dtype, transducer, hub):
     np.testing.assert_allclose(gradient, expected, rtol=bound, atol=bound)
 
 
-def test_scores_and_derivatives_stay_where_many_arcs_are_removed():
+def test_removing_many_arcs_keeps_scores_and_derivatives():
     given = Silent(3800, "float64", transducer=True, hub=1000)
     graph = given.graph
     direction = np.random.default_rng(1).normal(size=graph.num_arcs())

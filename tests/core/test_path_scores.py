@@ -150,7 +150,7 @@ def arcs(request):
     return found
 
 
-def test_sums_in_order_are_those_of_the_general_recursion(arcs):
+def test_acyclic_scores_equal_the_general_recursion(arcs):
     pushed = arcs.results(np.arange(len(arcs.src)))
     general = arcs.results(arcs.shuffled)
     for what, expected in general.items():
@@ -199,7 +199,7 @@ def test_small_posteriors_are_kept(count, request):
     assert not posteriors[:-400].any()
 
 
-def test_a_gradient_is_added_to_one_that_is_there():
+def test_a_gradient_is_added_to_an_existing_one():
     arcs = Arcs(3000, normal(0.0))
     graph = arcs.graph(np.arange(len(arcs.src)))
     once = weights(ag.grad(ag.forward_score(graph), graph))
@@ -210,7 +210,7 @@ def test_a_gradient_is_added_to_one_that_is_there():
     np.testing.assert_allclose(weights(ag.grad(both, graph)), 2.0 * once, rtol=1e-15)
 
 
-def test_what_is_on_no_path_has_posterior_zero(far):
+def test_arcs_on_no_path_have_posterior_zero(far):
     arcs = FAR_CASES["dead ends"]()
     order = np.arange(len(arcs.src))
     graph = arcs.graph(order)
@@ -221,7 +221,7 @@ def test_what_is_on_no_path_has_posterior_zero(far):
     assert not posteriors[is_dead].any()
 
 
-def test_a_seed_that_is_not_finite_stays_so(far):
+def test_a_non_finite_seed_gives_a_non_finite_gradient(far):
     arcs = FAR_CASES["rising"]()
     graph = arcs.graph(np.arange(len(arcs.src)))
     seed = ag.scalar_graph(math.inf, dtype="float64")
@@ -232,7 +232,7 @@ def test_a_seed_that_is_not_finite_stays_so(far):
 
 
 @pytest.mark.parametrize("bad", [math.inf, math.nan, 1e300])
-def test_a_seed_that_is_not_finite_does_not_reach_what_has_no_path_to_it(bad, far):
+def test_a_non_finite_seed_does_not_reach_arcs_without_a_path_to_it(bad, far):
     # Odd and even nodes are not connected. Scores grow, so that many arcs lose their share.
     arcs = Arcs(FAR, lambda _, count: np.full(count, 2.5), step=2, starts=[0, 1])
     arcs.dst -= (arcs.dst - arcs.src) % 2

@@ -115,7 +115,7 @@ def test_of_several_graphs_the_one_with_a_freed_tape_or_a_wrong_seed_is_named(gr
     assert not math.isnan(weights(graph.grad()).sum())
 
 
-def test_a_tape_freed_below_raises(graph):
+def test_a_freed_tape_of_an_input_raises(graph):
     middle = ag.clone(graph)
     first, second = ag.forward_score(middle), ag.viterbi_score(middle)
     ag.backward(first)
@@ -179,7 +179,7 @@ def test_a_seed_of_another_size_is_rejected(graph):
         ag.backward([score], [score, score])
 
 
-def test_gradients_reach_only_what_asks_for_them(graph, other):
+def test_gradients_reach_only_graphs_with_calc_grad(graph, other):
     other.calc_grad = False
     ag.backward(ag.forward_score(ag.compose(graph, other)))
     assert graph.is_grad_available()
@@ -196,7 +196,7 @@ def test_a_graph_has_no_gradient_before_backward(graph):
 # calc_grad
 
 
-def test_a_result_wants_a_gradient_if_some_input_does(graph, other):
+def test_a_result_has_calc_grad_if_an_input_has(graph, other):
     other.calc_grad = False
     assert ag.add(graph, other).calc_grad
     assert not ag.add(other, other).calc_grad
@@ -210,7 +210,7 @@ def test_switching_calc_grad_off_forgets_the_gradient(graph):
     assert not graph.is_grad_available()
 
 
-def test_graphs_the_library_builds_want_no_gradient():
+def test_calc_grad_of_new_graphs():
     assert not ag.chain_graph([0, 1]).calc_grad
     assert ag.Graph().calc_grad
     assert ag.linear_graph(1, 1).calc_grad
@@ -220,14 +220,14 @@ def test_graphs_the_library_builds_want_no_gradient():
 # Graphs in between
 
 
-def test_graphs_in_between_keep_no_gradient_unless_asked(graph):
+def test_intermediate_graphs_keep_no_gradient_by_default(graph):
     middle = ag.clone(graph)
     ag.backward(ag.forward_score(middle))
     with pytest.raises(RuntimeError, match=r"grad: .*retain_grad"):
         middle.grad()
 
 
-def test_retain_grad_keeps_the_gradient_of_a_graph_in_between(graph):
+def test_retain_grad_keeps_the_gradient_of_an_intermediate_graph(graph):
     middle = ag.scale(graph, 2.0)
     assert middle.retain_grad() is middle or ag.equal(middle.retain_grad(), middle)
     ag.backward(ag.forward_score(middle))
@@ -300,7 +300,7 @@ def test_no_grad_nests_and_survives_an_exception(graph):
     assert ag.is_grad_enabled()
 
 
-def test_no_grad_is_a_matter_of_one_thread(graph):
+def test_no_grad_is_thread_local(graph):
     seen = []
     with ag.no_grad():
         thread = threading.Thread(target=lambda: seen.append(ag.forward_score(graph).calc_grad))
@@ -324,7 +324,7 @@ def test_grad_stores_nothing_and_keeps_the_tape(graph):
     assert not graph.is_grad_available()
 
 
-def test_grad_answers_in_the_form_of_its_inputs(graph, other):
+def test_grad_returns_a_graph_or_a_list_like_its_inputs(graph, other):
     score = ag.forward_score(ag.compose(graph, other))
     assert isinstance(ag.grad(score, graph), ag.Graph)
     answer = ag.grad(score, [graph, other])
@@ -334,14 +334,14 @@ def test_grad_answers_in_the_form_of_its_inputs(graph, other):
     assert values(*ag.grad([score], [other, graph])) == values(answer[1], answer[0])
 
 
-def test_grad_of_a_graph_in_between(graph):
+def test_grad_of_an_intermediate_graph(graph):
     middle = ag.scale(graph, 2.0)
     score = ag.forward_score(middle)
     to_middle, to_graph = ag.grad(score, [middle, graph])
     assert weights(to_graph) == pytest.approx(2 * weights(to_middle), abs=1e-15)
 
 
-def test_grad_of_what_is_not_involved_is_zero(graph, other):
+def test_grad_of_an_unrelated_input_is_zero(graph, other):
     assert values(ag.grad(ag.forward_score(graph), other)) == [[0.0] * 3]
 
 
@@ -366,7 +366,7 @@ def test_grad_is_linear_in_the_seed(graph):
 # Weights that change
 
 
-def test_replaced_weights_do_not_touch_a_recorded_op(graph):
+def test_replaced_weights_do_not_change_a_recorded_op(graph):
     expected = values(ag.grad(ag.forward_score(graph), graph))
     for change in (
         lambda: graph.set_weights([5.0, -5.0, 5.0]),
@@ -399,7 +399,7 @@ def test_edits_of_a_used_graph_do_not_change_earlier_results(graph):
 
 
 @pytest.mark.parametrize("use", [ag.forward_score, ag.connect, ag.remove, ag.negate])
-def test_gradients_have_room_for_arcs_added_after_a_use(use):
+def test_gradients_cover_arcs_added_after_a_use(use):
     graph = ag.Graph(dtype="float64")
     graph.add_node(True)
     graph.add_node(False, True)
@@ -413,14 +413,14 @@ def test_gradients_have_room_for_arcs_added_after_a_use(use):
         np.testing.assert_allclose(weights(graph.grad()), expected)
 
 
-def test_backward_after_an_edit_says_what_happened(graph):
+def test_backward_after_an_edit_is_an_error_that_names_the_edit(graph):
     score = ag.forward_score(graph)
     graph.add_arc(0, 2, 5)
     with pytest.raises(RuntimeError, match=r"backward: .*changed"):
         ag.backward(score)
 
 
-def test_backward_after_another_node_accepts_says_what_happened(graph):
+def test_backward_after_a_new_accept_node_is_an_error_that_names_it(graph):
     score = ag.forward_score(graph)
     graph.make_accept(0)
     with pytest.raises(RuntimeError, match=r"backward: .*changed"):
@@ -626,7 +626,7 @@ print("done")
         "gradient = ag.grad(graph, leaf, ag.scalar_graph(1.0), create_graph=True); del gradient",
     ],
 )
-def test_a_long_chain_is_freed_however_it_was_differentiated(differentiate):
+def test_a_long_chain_is_freed_after_any_kind_of_differentiation(differentiate):
     code = f"""
 import arcgrad as ag
 leaf = ag.scalar_graph(0.5)

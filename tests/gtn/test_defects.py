@@ -174,7 +174,7 @@ print("done")
     assert run_python(code).strip() == "done"
 
 
-def test_projection_forgets_how_arcs_were_sorted():
+def test_projection_clears_the_sorted_flag():
     # Sorted by input label; the projected labels are in the opposite order.
     graph = build(2, {0}, {1}, [(0, 1, 0, 3), (0, 1, 1, 2), (0, 1, 2, 1)])
     graph.arc_sort()
@@ -212,7 +212,7 @@ def test_labels_below_epsilon_raise_instead_of_aborting(label):
         graph.add_arc(0, 1, 0, label)
 
 
-def test_a_float_is_no_output_label():
+def test_a_float_is_rejected_as_an_output_label():
     graph = build(2, {0}, {1}, [])
     with pytest.raises(TypeError):
         graph.add_arc(0, 1, 1, 2.5)
@@ -240,18 +240,18 @@ def test_weights_are_never_an_address(lattice):
         lattice.set_weights(lattice.weights_view().ctypes.data)
 
 
-def test_equal_looks_at_which_nodes_start_and_accept():
+def test_equal_compares_start_and_accept_nodes():
     one = build(2, {0}, {1}, [(0, 1, 0), (1, 0, 0)])
     other = build(2, {1}, {0}, [(0, 1, 0), (1, 0, 0)])
     assert not ag.equal(one, other)
     assert ag.isomorphic(one, other)
 
 
-def test_isomorphic_looks_at_unreachable_parts():
+def test_isomorphic_compares_unreachable_parts():
     assert not ag.isomorphic(build(2, {0}, {1}, [(0, 1, 0)]), build(3, {0}, {1}, [(0, 1, 0)]))
 
 
-def test_a_wrong_mark_of_sortedness_changes_nothing():
+def test_a_wrong_sorted_flag_changes_nothing():
     unsorted = build(2, {0}, {1}, [(0, 1, 2), (0, 1, 0), (0, 1, 1)])
     expected = language(ag.compose(unsorted, acceptor((0,), (1,), (2,))))
     unsorted.mark_arc_sorted()
@@ -272,7 +272,7 @@ def test_backward_of_a_graph_without_gradient_says_so():
         ag.backward(ag.forward_score(graph))
 
 
-def test_nan_is_not_swallowed(lattice):
+def test_nan_is_an_error(lattice):
     lattice.set_weight(2, math.nan)
     with pytest.raises(ValueError, match=r"forward_score: .*arc 2"):
         ag.forward_score(lattice)
@@ -370,7 +370,7 @@ def test_clone_takes_a_list(lattice):
     assert [snapshot(g) for g in ag.clone([lattice, lattice])] == [snapshot(lattice)] * 2
 
 
-def test_the_functions_that_gtn_hides_from_python_exist(lattice):
+def test_cpp_functions_that_gtn_does_not_bind_exist(lattice):
     assert (lattice.start().tolist(), lattice.accept().tolist()) == ([0], [2])
     assert lattice.is_start(0)
     assert lattice.is_accept(2)

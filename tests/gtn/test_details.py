@@ -124,7 +124,7 @@ def test_numbers_and_numpy_bools_are_bools(kind, value):
         gtn.backward(score)
 
 
-def test_strings_and_lists_are_no_bools():
+def test_strings_and_lists_are_not_bools():
     graph = gtn.Graph()
     with pytest.raises(TypeError, match=r"^add_node: start must be a bool, but it is 'yes'"):
         graph.add_node("yes")
@@ -151,7 +151,7 @@ def test_a_missing_graph_is_named(name):
 
 
 @pytest.mark.parametrize("name", ["backward", "remove", "clone", "forward_score"])
-def test_no_graph_at_all_is_named(name):
+def test_a_call_without_graphs_names_the_function(name):
     for arguments in ((), (None,)):
         with pytest.raises(TypeError, match=rf"^{name}: .* a list of graphs, but it is missing"):
             getattr(gtn, name)(*arguments)
@@ -301,7 +301,7 @@ def test_text_files_have_no_comments(tmp_path):
     assert gtn.equal(gtn.loadtxt(path), gtn.Graph())
 
 
-def test_repr_builds_no_large_product():
+def test_repr_does_not_materialize_a_large_product():
     tokens = gtn.Graph(False)
     tokens.add_node(True, True)
     for label in range(300):
@@ -321,7 +321,7 @@ def test_repr_of_a_small_product_is_the_text_format():
 
 
 @pytest.mark.parametrize("num_frames", [20, 500])
-def test_only_small_products_keep_a_gradient_unasked(num_frames):
+def test_only_small_products_keep_a_gradient_without_retain_grad(num_frames):
     graph = gtn.closure(gtn.linear_graph(1, 30))
     graph = gtn.remove(graph)
     emissions = gtn.linear_graph(num_frames, 30)

@@ -522,7 +522,7 @@ def test_second_order_works_on_gtn_graphs():
 # Gradients
 
 
-def test_graphs_on_the_way_keep_their_gradient():
+def test_intermediate_graphs_keep_their_gradient():
     graph = fork(0.0, 0.0)
     twice = gtn.add(graph, graph)
     score = gtn.forward_score(twice)
@@ -668,7 +668,7 @@ def test_other_types_are_a_type_error(name):
 # Single functions
 
 
-def test_concat_has_four_forms():
+def test_concat_has_four_signatures():
     a, b, c = chain(0), chain(1), chain(2)
     assert gtn.rand_equivalent(gtn.concat(a, b), chain(0, 1))
     assert gtn.rand_equivalent(gtn.concat([a, b, c]), chain(0, 1, 2))
@@ -681,14 +681,14 @@ def test_concat_has_four_forms():
     assert gtn.equal(gtn.concat([]), chain())
 
 
-def test_union_has_two_forms():
+def test_union_has_two_signatures():
     graphs = [chain(0), chain(1)]
     assert gtn.union(graphs).num_arcs() == 2
     assert [g.num_arcs() for g in gtn.union([graphs, graphs * 2])] == [2, 4]
     assert gtn.equal(gtn.union([]), gtn.Graph())
 
 
-def test_remove_has_three_forms():
+def test_remove_has_three_signatures():
     graph = gtn.Graph()
     for node in range(4):
         graph.add_node(node == 0, node == 3)

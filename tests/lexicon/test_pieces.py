@@ -76,7 +76,7 @@ def test_decompositions_are_all_ways_to_spell_the_label(pieces, label):
 
 @pytest.mark.parametrize("shared", [False, True])
 @given(PIECES, LABELS)
-def test_decompositions_are_those_of_the_composition(shared, pieces, label):
+def test_decompositions_equal_the_composition(shared, pieces, label):
     lexicon = Lexicon(pieces, graphemes="abc")
     target = ag.chain_graph(lexicon.spell(label))
     composed = ag.compose(lexicon_graph(lexicon, shared=shared), target)
@@ -99,14 +99,14 @@ def test_lexicon_graphs_spell_pieces(pieces, data):
 
 @pytest.mark.parametrize("to", ["graphemes", "pieces"])
 @given(pieces=st.lists(WORDS, min_size=1, max_size=4, unique=True))
-def test_shared_or_not_it_is_the_same_relation(to, pieces):
+def test_sharing_prefixes_does_not_change_the_relation(to, pieces):
     found = [strings(lexicon_graph(pieces, to=to, shared=shared)) for shared in (False, True)]
     assert found[0] == pytest.approx(found[1])
     assert all(value == pytest.approx(0.0) for value in found[0].values())
 
 
 @given(PIECES)
-def test_shared_beginnings_have_one_node(pieces):
+def test_shared_prefixes_have_one_node(pieces):
     graph = lexicon_graph(pieces)
     begun = {piece[:k] for piece in pieces for k in range(1, len(piece))}
     assert graph.num_nodes() == 1 + len(begun)
@@ -147,7 +147,7 @@ def test_an_empty_label_has_the_empty_decomposition():
     assert (graph.num_nodes(), graph.start().tolist(), graph.accept().tolist()) == (1, [0], [0])
 
 
-def test_a_label_that_nothing_spells_has_an_empty_graph():
+def test_a_label_that_no_piece_spells_has_an_empty_graph():
     lexicon = Lexicon(["ab", "b"])
     graph = decompositions(lexicon, "ba")
     assert (graph.num_nodes(), graph.num_arcs()) == (0, 0)
@@ -177,7 +177,7 @@ def test_a_list_is_a_batch(pieces, labels):
             assert snapshot(decompositions(lexicon, spellings[0])) == expected[0]
 
 
-def test_takes_the_place_of_the_label_in_a_criterion():
+def test_decompositions_replace_the_label_in_a_criterion():
     # Two frames: the label is spelled by pieces of one frame each.
     lexicon = Lexicon(["a", "b", "ab", "ba", "abb"])
     scores = np.random.default_rng(0).normal(size=(2, 5))
@@ -195,7 +195,7 @@ def test_takes_the_place_of_the_label_in_a_criterion():
 
 
 @given(PIECES, LABELS)
-def test_the_number_of_decompositions_is_that_of_the_recurrence(pieces, label):
+def test_the_number_of_decompositions_equals_the_recurrence(pieces, label):
     lexicon = Lexicon(pieces, graphemes="abc")
     assert lexicon.count(label) == recurrence(pieces, label) == len(split(pieces, label))
 

@@ -43,7 +43,7 @@ def test_tokens_become_words(words, tokens, data):
 
 
 @given(WORDS)
-def test_words_share_their_beginnings(words):
+def test_words_share_their_prefixes(words):
     graph = word_lexicon_graph(words)
     ways = [tuple(way) for listed in words for way in listed]
     begun = {way[:k] for way in ways for k in range(1, len(way))}

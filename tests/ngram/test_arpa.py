@@ -124,7 +124,7 @@ def test_a_file_without_ends(tmp_path):
     assert (graph.num_nodes(), graph.num_arcs(), graph.num_accept()) == (1, 2, 1)
 
 
-def test_ngrams_that_others_need_are_added_without_changing_scores(tmp_path):
+def test_missing_lower_order_ngrams_are_added_without_changing_scores(tmp_path):
     text = """\\data\\
 ngram 1=4
 ngram 2=1
@@ -154,7 +154,7 @@ ngram 3=1
     assert model.score("aba") == pytest.approx(sum(scores) * LOG10)
 
 
-def test_ngrams_that_nothing_uses_are_left_out(tmp_path):
+def test_unused_ngrams_are_left_out(tmp_path):
     text = HAND.replace("ngram 2=4", "ngram 2=6")
     text = text.replace("-0.8\tcat the\n", "-0.8\tcat the\n-1\tthe <s>\n-1\t</s> the\n")
     model = load_arpa(write(tmp_path, text))
@@ -256,7 +256,7 @@ def test_a_missing_file_is_an_os_error(tmp_path):
         load_arpa(tmp_path / "none")
 
 
-def test_scores_are_those_of_kenlm(tmp_path):
+def test_scores_equal_kenlm(tmp_path):
     kenlm = pytest.importorskip("kenlm")
     rng = np.random.default_rng(0)
     words = [f"w{k}" for k in range(30)]

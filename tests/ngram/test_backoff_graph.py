@@ -127,13 +127,13 @@ def test_figure_4b():
     assert graph.num_arcs() == len(found) + len(nodes) - 1
 
 
-def test_histories_back_off_to_the_longest_suffix_there_is():
+def test_histories_back_off_to_the_longest_known_suffix():
     found = {(0,): 1, (1,): 1, (0, 1): 1, (START, 0): 1, (1, 0): 1, (0, 1, 0): 1, (END,): 1}
     graph = backoff_graph(Counts(found))
     assert snapshot(graph) == snapshot(definition(found, 3))
 
 
-def test_the_start_has_a_node_even_if_nothing_is_left_of_it():
+def test_the_start_has_a_node_after_all_its_ngrams_are_pruned():
     counts = count([[0], [1]], 2).prune([0, 1])
     assert counts.sizes == (3, 0)
     graph = backoff_graph(counts)
@@ -161,7 +161,7 @@ def test_rejects_impossible_blanks(options, message):
         backoff_graph(count([[0, 1]], 2), **options)
 
 
-def test_rejects_a_graph_that_could_not_end():
+def test_rejects_a_graph_without_an_end():
     with pytest.raises(ValueError, match="an n-gram must end in </s>, but none does; prune less"):
         backoff_graph(count([[0, 0, 0]], 2).prune([1, 1]))
 
@@ -184,7 +184,7 @@ def test_options_of_weights():
     assert not estimate(counts).graph().calc_grad
 
 
-def test_the_trellis_runs_it_without_building_the_product():
+def test_its_products_are_not_materialized():
     counts = count([[0, 1, 2, 1], [2, 2]], 3, num_tokens=3)
     for options in ({}, {"blank": "optional", "self_loops": True}):
         graph = backoff_graph(counts, **options)

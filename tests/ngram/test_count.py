@@ -37,7 +37,7 @@ def test_counts_every_ngram(sequences, order, start, end):
 
 
 @given(TEXTS, st.integers(1, 4))
-def test_large_tokens_and_many_of_them_make_no_difference(sequences, order):
+def test_counts_of_large_tokens_and_high_orders(sequences, order):
     # Four tokens of 31 bits do not fit into one number.
     large = [[token * 700_000_000 for token in sequence] for sequence in sequences]
     expected = definition(large, order)
@@ -104,7 +104,7 @@ def test_the_number_of_tokens_can_be_larger_than_what_occurs():
     assert count([], 2).sizes == (0, 0)
 
 
-def test_progress_is_told(monkeypatch):
+def test_progress_is_reported(monkeypatch):
     monkeypatch.setattr(_sequences, "CHUNK", 10)
     told = []
     count(([0] * 6 for _ in range(7)), 2, progress=told.append)
@@ -155,7 +155,7 @@ def test_rejects_words_after_numbers(monkeypatch):
 
 
 @given(TEXTS, TEXTS, st.integers(1, 3))
-def test_sums_are_the_counts_of_both(first, second, order):
+def test_a_sum_has_the_counts_of_both(first, second, order):
     total = count(first, order) + count(second, order)
     assert total == count(first + second, order)
 
@@ -233,7 +233,7 @@ def test_arrays_cannot_be_changed():
 
 
 @given(TEXTS, st.integers(1, 3))
-def test_are_the_same_from_a_dict(sequences, order):
+def test_counts_can_be_made_from_a_dict(sequences, order):
     found = definition(sequences, order)
     assert Counts(found, order=order) == count(sequences, order)
 
@@ -255,7 +255,7 @@ def test_are_the_same_from_a_dict(sequences, order):
         ({(3,): 1}, {"num_tokens": 3}, "tokens must be below 3, but there is 3"),
     ],
 )
-def test_of_wrong_ngrams_are_refused(ngrams, options, message):
+def test_counts_of_invalid_ngrams_are_refused(ngrams, options, message):
     with pytest.raises(ValueError, match=message):
         Counts(ngrams, **options)
 
@@ -308,12 +308,12 @@ def test_a_link_stays_a_link_and_permissions_stay(tmp_path):
     assert Counts.load(path) == counts
 
 
-def test_a_device_is_written_to_and_stays(tmp_path):
+def test_a_device_file_is_written_in_place(tmp_path):
     count([[0, 1]], 1).save(os.devnull)
     assert not os.path.isfile(os.devnull)
 
 
-def test_a_folder_is_no_file(tmp_path):
+def test_a_directory_is_refused(tmp_path):
     with pytest.raises(IsADirectoryError):
         count([[0, 1]], 1).save(tmp_path)
 

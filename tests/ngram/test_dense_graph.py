@@ -44,7 +44,7 @@ def test_one_node_for_order_1():
     )
 
 
-def test_end_scores_are_epsilon_arcs_from_every_node_behind_all_others():
+def test_end_scores_are_epsilon_arcs_after_all_other_arcs():
     graph = ngram.dense_graph(3, 2, end_scores=True)
     assert (graph.num_nodes(), graph.num_arcs()) == (3 + 2, 3 + 9 + (3 + 1))
     assert graph.accept().tolist() == [4]
@@ -57,7 +57,7 @@ def test_end_scores_are_epsilon_arcs_from_every_node_behind_all_others():
 @pytest.mark.parametrize("end_scores", [False, True])
 @pytest.mark.parametrize("order", [1, 2, 3, 4])
 @pytest.mark.parametrize("num_tokens", [1, 2, 3])
-def test_sizes_are_those_of_the_paper(num_tokens, order, end_scores):
+def test_sizes_equal_the_paper(num_tokens, order, end_scores):
     graph = ngram.dense_graph(num_tokens, order, end_scores=end_scores)
     num_nodes = sum(num_tokens**k for k in range(order))
     assert graph.num_nodes() == num_nodes + end_scores
@@ -83,7 +83,7 @@ def test_scores_are_sums_over_ngrams(num_tokens, order, end_scores, data):
 
 
 @pytest.mark.parametrize("end_scores", [False, True])
-def test_a_bigram_runs_as_matrix_products(end_scores):
+def test_a_bigram_uses_the_dense_kernel(end_scores):
     graph = ngram.dense_graph(20, 2, end_scores=end_scores)
     assert ag.explain(ag.intersect(graph, ag.linear_graph(7, 20))).kernel == "dense"
 

@@ -100,7 +100,7 @@ def katz(counts, thresholds, limit=5):
     ("method", "formulas"), [("kneser_ney", kneser_ney), ("katz", katz)], ids=METHODS[:2]
 )
 @given(sequences=TEXTS, order=st.integers(1, 3), ends=st.booleans(), data=st.data())
-def test_probabilities_are_those_of_the_formulas(method, formulas, sequences, order, ends, data):
+def test_probabilities_equal_the_formulas(method, formulas, sequences, order, ends, data):
     counts = count([*sequences, [0]], order, num_tokens=3, start=ends, end=ends)
     thresholds = data.draw(limits(order))
     model = estimate(counts, method, prune=thresholds)
@@ -159,7 +159,7 @@ def test_kneser_ney_by_hand():
     assert np.exp(model.next_scores("b")) == pytest.approx([a, b, end])
 
 
-def test_kneser_ney_is_that_of_kenlm():
+def test_kneser_ney_equals_kenlm():
     # From lmplz -o 3 --discount_fallback on the same text: decimal logarithms, back-off weights.
     expected = {
         "the": (-0.9767387, -0.17609128),
@@ -200,7 +200,7 @@ def test_katz_by_hand():
     assert np.exp(model.next_scores([0])) == pytest.approx(expected)
 
 
-def test_good_turing_ratios_are_those_of_the_formula():
+def test_good_turing_ratios_equal_the_formula():
     # 10, 5, 3, 2 n-grams with counts 1 to 4.
     counts = np.repeat([1, 2, 3, 4], [10, 5, 3, 2])
     rest = 4 * 2 / 10
@@ -215,7 +215,7 @@ def test_good_turing_takes_a_smaller_limit_if_need_be():
     assert good_turing_ratios(np.array([7, 8]), 2) == pytest.approx([1.0, 0.5, 0.75])
 
 
-def test_kneser_ney_discounts_are_those_of_the_formula():
+def test_kneser_ney_discounts_equal_the_formula():
     counts = np.repeat([1, 2, 3, 4, 9], [10, 6, 4, 3, 5])
     share = 10 / (10 + 12)
     expected = (1 - 2 * share * 6 / 10, 2 - 3 * share * 4 / 6, 3 - 4 * share * 3 / 4)
@@ -307,7 +307,7 @@ def test_the_ends_can_be_left_out():
     assert model.score([]) == pytest.approx(model.next_scores()[-1])
 
 
-def test_tokens_that_are_none_are_refused():
+def test_invalid_tokens_are_refused():
     model = estimate(count([[0, 1]], 2))
     with pytest.raises(ValueError, match="score: tokens must be 0 or more, but there is -1"):
         model.score([-1])

@@ -49,7 +49,7 @@ def test_the_entropy_of_the_paths_is_differentiable():
     assert weights(ag.grad(posteriors, graph, seed)) == pytest.approx(expected, abs=1e-12)
 
 
-def test_says_that_there_is_no_further_derivative():
+def test_a_third_derivative_is_an_error():
     # Posteriors are a first derivative already: differentiated twice they would be a third.
     graph = build(2, {0}, {1}, [(0, 1, 0, 0, 0.3), (0, 1, 1, 1, -0.4)])
     with pytest.raises(RuntimeError, match=r"arc_posteriors: .*order"):

@@ -66,7 +66,7 @@ def test_scores_of_float32_graphs_keep_their_digits():
         assert result.dtype == np.float64
 
 
-def test_numbers_are_float64_whatever_they_are_made_from():
+def test_scalar_graphs_are_float64():
     large, one = ag.scalar_graph(1e8, dtype="float32"), ag.scalar_graph(1.0, dtype="float32")
     assert ag.add(large, one).item() == 1e8 + 1.0
     assert ag.subtract(ag.add(large, one), large).item() == 1.0
@@ -95,7 +95,7 @@ def test_dtypes_promote_and_gradients_return_in_their_own():
     assert (first.dtype, second.dtype) == (np.float32, np.float64)
 
 
-def test_scale_rejects_what_is_no_number(graph):
+def test_scale_rejects_arguments_that_are_not_numbers(graph):
     with pytest.raises(TypeError):
         ag.scale(graph, "2")
     with pytest.raises(TypeError):

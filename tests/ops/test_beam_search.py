@@ -188,7 +188,7 @@ def test_strided_emissions_are_read_as_they_are():
 
 
 @given(searches(), st.sampled_from([0.0, 0.5, 1.0, 2.0, 4.0, math.inf]), st.integers(1, 5))
-def test_pruning_keeps_just_what_the_rules_say(case, beam, max_active):
+def test_pruning_follows_the_reference(case, beam, max_active):
     graph, emissions = case
     lattice = ag.beam_search(graph, emissions, beam=beam, max_active=max_active)
     assert_lattice(lattice)
@@ -200,7 +200,7 @@ def test_pruning_keeps_just_what_the_rules_say(case, beam, max_active):
 
 
 @given(st.integers(0, 1000), st.sampled_from([0.5, 2.0, 6.0]), st.sampled_from([1, 3, 5, None]))
-def test_pruning_of_a_back_off_model_keeps_just_what_the_rules_say(seed, beam, max_active):
+def test_pruning_of_a_back_off_model_follows_the_reference(seed, beam, max_active):
     rng = np.random.default_rng(seed)
     graph = back_off(5, 6, rng)
     emissions = random_emissions(seed, 4, 5)
@@ -218,7 +218,7 @@ def test_the_best_path_survives_a_beam_that_it_never_leaves(case, beam):
     assert ag.viterbi_score(ag.beam_search(graph, emissions, beam=1e6)).item() == exact
 
 
-def test_of_equally_good_nodes_the_smaller_ids_stay():
+def test_among_tied_nodes_the_smaller_ids_are_kept():
     arcs = [(0, 3, 0, 0, 0.0), (0, 1, 1, 1, 0.0), (0, 2, 2, 2, 0.0)]
     arcs += [(n, 4, 0, 0, 0.0) for n in (1, 2, 3)]
     graph = build(5, {0}, {4}, arcs)
@@ -283,7 +283,7 @@ def test_chains_of_epsilon_arcs_are_followed_before_between_and_after_frames():
     assert language(lattice) == {((0, 0, 0), (5, 6, 0, 0, 0, 7, 8)): -0.25}
 
 
-def test_an_epsilon_arc_may_go_to_a_smaller_node_and_over_a_better_way():
+def test_an_epsilon_arc_may_lead_to_a_smaller_node_and_improve_its_score():
     # The direct arc is found first, but two arcs together are better, and so is what follows.
     arcs = [(0, 3, 0), (3, 2, EPS, 9, -2.0), (3, 1, EPS, 8, -0.5), (1, 2, EPS, 7, -0.5)]
     arcs += [(2, 0, EPS, EPS, 0.0)]
@@ -304,13 +304,13 @@ def test_epsilon_cycles_without_positive_weight_leave_the_best_score(graph, leng
     assert ag.viterbi_score(lattice).item() == ag.viterbi_score(composed).item()
 
 
-def test_in_a_cycle_of_epsilon_arcs_those_back_to_where_it_was_entered_are_left_out():
+def test_arcs_that_close_an_epsilon_cycle_are_left_out():
     arcs = [(0, 1, 0), (1, 2, EPS, 5, 0.0), (2, 1, EPS, 6, 0.0), (2, 2, EPS, 7, -1.0)]
     lattice = ag.beam_search(build(3, {0}, {1, 2}, arcs), ag.linear_graph(1, 1))
     assert language(lattice) == {((0,), (0,)): 0.0, ((0,), (0, 5)): 0.0}
 
 
-def test_what_follows_a_cycle_of_epsilon_arcs_is_kept():
+def test_arcs_after_an_epsilon_cycle_are_kept():
     # Node 3 is reached directly and through the cycle of 1 and 2.
     arcs = [(0, 1, 0), (1, 2, EPS, 5, 0.0), (2, 1, EPS, 6, 0.0), (0, 3, 0, 9, 0.0)]
     arcs += [(2, 3, EPS, 8, 0.0)]
@@ -373,14 +373,14 @@ def test_labels_beyond_the_emissions_match_nothing():
 
 
 @pytest.mark.parametrize("size", [1e30, 1e300])
-def test_huge_weights_do_no_harm(size):
+def test_huge_weights_do_not_overflow(size):
     graph = flower(2, np.random.default_rng(0))
     emissions = dense(np.array([[size, -size], [-size, size], [size, size]]))
     for options in ({}, {"beam": 1.0, "max_active": 1, "lattice_beam": 0.0}):
         assert ag.viterbi_score(ag.beam_search(graph, emissions, **options)).item() == 3 * size
 
 
-def test_a_product_serves_as_the_graph():
+def test_the_graph_may_be_a_product():
     rng = np.random.default_rng(0)
     product = ag.intersect(bigram(3, rng), ag.linear_graph(4, 3))
     emissions = random_emissions(1, 4, 3)
@@ -512,7 +512,7 @@ def test_rejects_options_of_other_types(options):
         ag.beam_search(ag.Graph(), [[0.0, 1.0]], **options)
 
 
-def test_rejects_emissions_that_are_no_dense_linear_graph():
+def test_rejects_emissions_that_are_not_a_dense_linear_graph():
     graph = flower(2, np.random.default_rng(0))
     pattern = r"beam_search: the emissions must be .*, but this graph is not one; make them with"
     for other in (graph, ag.chain_graph([0]), ag.compose(ag.linear_graph(1, 2), graph)):

@@ -52,7 +52,7 @@ def test_paths_of_emissions(graph, n):
 
 
 @pytest.mark.parametrize("unique", [False, True])
-def test_scores_that_are_no_round_numbers_descend(unique):
+def test_arbitrary_scores_are_in_descending_order(unique):
     rng = np.random.default_rng(0)
     graph = ag.compose(dense(rng.normal(size=(60, 6)) * math.pi), bigram(6, rng))
     scores = [total(path) for path in ag.best_paths(graph, 200, unique=unique)]
@@ -61,7 +61,7 @@ def test_scores_that_are_no_round_numbers_descend(unique):
     assert np.all(np.diff(scores) <= 1e-9)
 
 
-def test_strings_with_very_many_paths_are_found_without_walking_them_all():
+def test_unique_strings_are_found_without_enumerating_all_paths():
     # Every string of the alignments has more paths than could ever be listed.
     rng = np.random.default_rng(0)
     frames = dense(rng.normal(size=(60, 4)))
@@ -95,7 +95,7 @@ def test_unique_strings_of_a_larger_lattice_are_the_best_of_each(seed):
     assert [snapshot(path) for path in some] == [snapshot(path) for path in found[:5]]
 
 
-def test_many_ties_are_no_burden():
+def test_many_ties_in_a_long_graph():
     graph = ag.linear_graph(2000, 3)
     found = ag.best_paths(graph, 20)
     tails = [path.labels_to_list()[-3:] for path in found]

@@ -11,7 +11,7 @@ eps = ag.epsilon
 
 
 @given(graphs(), graphs())
-def test_the_result_is_trimmed(first, second):
+def test_the_result_is_connected(first, second):
     result = ag.compose(first, second)
     assert snapshot(ag.connect(result)) == snapshot(result)
 
@@ -34,7 +34,7 @@ def test_nodes_are_numbered_breadth_first(first, second):
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
-def test_epsilon_paths_pair_up_once(size):
+def test_interleaved_epsilon_paths_are_counted_once(size):
     # Output epsilons of the first and input epsilons of the second may interleave in many ways.
     first = ag.chain_graph([0] * size + [1], [eps] * size + [1])
     second = ag.chain_graph([eps] * size + [1], [0] * size + [1])
@@ -82,7 +82,7 @@ def test_wide_nodes_match_every_pair_of_equal_labels(few, many, num_labels):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_product_with_all_strings_is_the_trimmed_graph(seed):
+def test_the_product_with_all_strings_is_the_connected_graph(seed):
     rng = np.random.default_rng(seed)
     ends = rng.integers(0, 300, (2, 900))
     graph = ag.Graph.from_arrays(
@@ -95,7 +95,7 @@ def test_the_product_with_all_strings_is_the_trimmed_graph(seed):
     assert ag.isomorphic(ag.compose(everything, graph), trimmed)
 
 
-def test_trimming_follows_arcs_to_earlier_nodes():
+def test_connecting_follows_arcs_to_earlier_nodes():
     # All nodes are found in the first step; only a long way back shows that they reach the accept.
     arcs = [(0, n, n, n) for n in range(1, 40)]
     arcs += [(n, n - 1, n, n) for n in range(2, 40)] + [(1, 40, 0, 0)]
@@ -125,7 +125,7 @@ def test_labels_come_from_the_outer_sides():
     assert (result.labels_to_list(), result.labels_to_list(False)) == ([0], [9])
 
 
-def test_memory_follows_what_is_reachable():
+def test_memory_is_proportional_to_the_reachable_nodes():
     # 200,000 x 200,000 pairs could never be held; only 200,001 of them are reached.
     labels = np.arange(200_000) % 7
     first = ag.chain_graph(labels)

@@ -4,7 +4,7 @@ from tools import acceptor, build, weights
 import arcgrad as ag
 
 
-def test_of_nothing_accepts_the_empty_string():
+def test_of_no_graphs_accepts_the_empty_string():
     graph = ag.concat([])
     assert graph.num_arcs() == 0
     assert language(graph) == {EMPTY: 0.0}

@@ -281,7 +281,7 @@ def test_every_law_applies_to_an_op():
 
 
 @given(graphs())
-def test_both_ways_to_read_a_language_agree(graph):
+def test_both_language_functions_agree(graph):
     short = {s: v for s, v in language(graph).items() if max(map(len, s)) <= 3}
     assert_same(strings(graph), short, 1e-9)
 
@@ -322,5 +322,5 @@ def test_most_random_graphs_with_cycles_have_one_on_an_accepted_path(kind):
 
 
 @given(closable())
-def test_random_graphs_to_be_closed_can_be(graph):
+def test_closable_graphs_have_a_convergent_closure(graph):
     assert total(graph) < math.log(0.8)

@@ -191,7 +191,7 @@ def test_posteriors_sum_to_the_expected_path_length(a):
 
 
 @given(graphs())
-def test_posteriors_flow_through_every_node(a):
+def test_posteriors_are_conserved_at_every_node(a):
     # What enters a node leaves it, but for what starts and ends there.
     posteriors = weights(ag.arc_posteriors(a))
     net = np.zeros(a.num_nodes())
@@ -202,7 +202,7 @@ def test_posteriors_flow_through_every_node(a):
 
 
 @given(convergent())
-def test_distances_from_both_sides_meet_in_the_score(a):
+def test_forward_and_backward_distances_add_up_to_the_score(a):
     ahead, behind = ag.shortest_distance(a), ag.shortest_distance(a, reverse=True)
     expected = ag.forward_score(a).item()
     accepted = [weights(ahead)[n] for n in a.accept()]
@@ -233,7 +233,7 @@ def test_removing_epsilons_before_or_after_composition(a, b):
 
 
 @given(graphs())
-def test_trimming_is_idempotent(a):
+def test_connect_is_idempotent(a):
     once = ag.connect(a)
     assert snapshot(ag.connect(once)) == snapshot(once)
 

@@ -32,7 +32,7 @@ def sorted_for_composition(first, second):
 
 
 @given(convergent())
-def test_graphs_survive_the_way_there_and_back(graph):
+def test_a_round_trip_through_openfst_keeps_the_graph(graph):
     assert_same_language(openfst.to_openfst(graph), graph, strings)
 
 
@@ -94,7 +94,7 @@ def finals_of(fst):
 
 
 @given(graphs(impossible=False), graphs(impossible=False))
-def test_compositions_have_the_size_of_openfsts(first, second):
+def test_compositions_are_as_large_as_in_openfst(first, second):
     first, second = with_one_start(first), with_one_start(second)
     if first.num_start() != 1 or second.num_start() != 1:
         return
@@ -109,7 +109,7 @@ def test_compositions_have_the_size_of_openfsts(first, second):
 @pytest.mark.parametrize(
     ("num_nodes", "num_labels"), [(40, 5), (50, 7), (60, 9), (3000, 16), (20_000, 20)]
 )
-def test_a_larger_composition_has_the_size_of_openfsts(num_nodes, num_labels):
+def test_a_larger_composition_is_as_large_as_in_openfst(num_nodes, num_labels):
     rng = np.random.default_rng(0)
 
     def random_graph(num_nodes, num_arcs, num_labels):

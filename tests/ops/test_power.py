@@ -13,7 +13,7 @@ def test_zero_accepts_only_the_empty_string():
     assert weights(ag.grad(ag.forward_score(result), graph)).tolist() == [0.0, 0.0]
 
 
-def test_of_the_empty_graph_is_empty_but_for_zero():
+def test_a_positive_power_of_the_empty_graph_is_empty():
     empty = ag.Graph(dtype="float64")
     assert language(ag.power(empty, 2)) == {}
     assert language(ag.power(empty, 0)) == {EMPTY: 0.0}
@@ -35,7 +35,7 @@ def test_a_negative_power_is_an_error():
         ag.power(acceptor((0,)), -1)
 
 
-def test_a_power_that_is_no_integer_is_an_error():
+def test_a_power_that_is_not_an_integer_is_an_error():
     with pytest.raises(TypeError):
         ag.power(acceptor((0,)), 1.5)
 

@@ -27,7 +27,7 @@ def test_paths_are_drawn_with_the_probability_of_their_score():
         assert drawn[word] / 4000 == pytest.approx(probability, abs=spread)
 
 
-def test_a_cyclic_graph_is_sampled_by_its_lengths():
+def test_path_lengths_of_a_cyclic_graph_follow_their_distribution():
     graph = build(2, {0}, {1}, [(0, 0, 0, 0, math.log(0.5)), (0, 1, 1, 1, 0.0)])
     lengths = [ag.sample(graph, seed=s).num_arcs() - 1 for s in range(2000)]
     assert np.mean(lengths) == pytest.approx(1.0, abs=5 * math.sqrt(2 / 2000))
@@ -41,7 +41,7 @@ def test_the_same_seed_draws_the_same_path(graph):
         assert chain(first) in [trace(path) for path in paths(graph)]
 
 
-def test_other_seeds_draw_other_paths():
+def test_different_seeds_draw_different_paths():
     graph = ag.linear_graph(10, 4)
     drawn = {tuple(ag.sample(graph, seed=s).labels_to_list()) for s in range(10)}
     assert len(drawn) == 10

@@ -26,7 +26,7 @@ def test_a_clone_does_not_follow_later_edits():
 
 
 @pytest.mark.parametrize("op", [ag.reverse, ag.invert, ag.project_input, ag.project_output])
-def test_editing_one_of_two_graphs_that_share_arrays_leaves_the_other(op):
+def test_editing_one_of_two_graphs_that_share_arrays_does_not_change_the_other(op):
     graph = build(2, {0}, {1}, [(0, 1, 3, 4, 0.5)])
     result = op(op(graph))
     before, expected = snapshot(graph), snapshot(result)

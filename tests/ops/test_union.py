@@ -5,7 +5,7 @@ from tools import acceptor, build, snapshot
 import arcgrad as ag
 
 
-def test_of_nothing_is_the_empty_graph():
+def test_of_no_graphs_is_the_empty_graph():
     graph = ag.union([])
     assert (graph.num_nodes(), graph.num_arcs()) == (0, 0)
 
@@ -15,7 +15,7 @@ def test_of_one_graph_is_its_copy():
     assert snapshot(ag.union([graph])) == snapshot(graph)
 
 
-def test_puts_the_graphs_side_by_side():
+def test_is_the_disjoint_union_of_the_graphs():
     first = build(2, {0}, {1}, [(0, 1, 0, 3, 0.5)])
     second = build(2, {1}, {0}, [(1, 0, 2, 2, 0.25)])
     _, start, accept, arcs = table(ag.union([first, second]))
@@ -41,7 +41,7 @@ def test_a_batch_is_a_list_of_lists():
     assert [g.num_arcs() for g in (both, one, none)] == [2, 1, 0]
 
 
-def test_rejects_what_is_no_graph():
+def test_rejects_arguments_that_are_not_graphs():
     with pytest.raises(TypeError):
         ag.union([acceptor((0,)), 3])
     with pytest.raises(TypeError):

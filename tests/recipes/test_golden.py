@@ -103,29 +103,29 @@ def test_there_are_commands():
 
 @pinned_layout
 @pytest.mark.parametrize("names", commands(), ids=" ".join)
-def test_help_is_as_it_was(names, program):
+def test_help_equals_the_golden_file(names, program):
     text = program(" ".join([*names, "--help"]))
     assert "Example" in text
     compare(golden_file(names), text)
 
 
-def test_there_is_no_help_for_commands_that_are_gone():
+def test_every_golden_help_file_has_a_command():
     files = set(GOLDEN.glob("help*.txt"))
     assert files <= {golden_file(names) for names in commands()}
 
 
-def test_experiments_are_as_they_were(program):
+def test_the_list_of_experiments_equals_the_golden_file(program):
     lines = program("experiments").splitlines()[:3]
     # How far apart the columns are depends on all names.
     compare(GOLDEN / "experiments.txt", "\n".join(re.sub(" {2,}", "  ", line) for line in lines))
 
 
-def test_errors_are_as_they_were(program):
+def test_errors_equal_the_golden_file(program):
     compare(GOLDEN / "errors.txt", "\n".join(map(program, ERRORS)))
 
 
 @pinned_layout
-def test_usage_errors_are_as_they_were(program):
+def test_usage_errors_equal_the_golden_file(program):
     compare(GOLDEN / "usage.txt", "\n".join(map(program, ["decode", "test run --nothing"])))
 
 
@@ -144,7 +144,7 @@ def constant_run(folder):
     Path("words.txt").write_text("ease\nevery\nsee\n")
 
 
-def test_a_run_is_used_as_it_was(program):
+def test_commands_on_a_run_equal_the_golden_file(program):
     constant_run(Path("run"))
     lines = [
         "test run --show 2",
@@ -159,7 +159,7 @@ def test_a_run_is_used_as_it_was(program):
     compare(GOLDEN / "run.txt", SCORES.sub("<score>", "\n".join(map(program, lines))))
 
 
-def test_corpora_are_prepared_as_they_were(program):
+def test_preparing_corpora_equals_the_golden_file(program):
     trees.iam(Path("iam"))
     trees.librispeech(Path("libri"))
     trees.wsj(Path("wsj"), shorten=True)

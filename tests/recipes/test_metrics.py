@@ -70,7 +70,7 @@ def test_confusions_of_all_examples_are_counted():
     assert found == {("o", "a"): 2, ("n", ""): 1, ("", "x"): 1}
 
 
-def test_edits_are_told_apart():
+def test_insertions_deletions_and_substitutions_are_counted_separately():
     assert char_errors("abc", "xbc") == Errors(1, 0, 0, 3)
     assert char_errors("abc", "bc") == Errors(0, 1, 0, 3)
     assert char_errors("abc", "abcd") == Errors(0, 0, 1, 3)
@@ -86,7 +86,7 @@ def test_a_missing_boundary_is_an_error_of_letters_and_of_words():
     assert word_errors("the cat", "thecat").count == 2
 
 
-def test_the_rate_of_a_corpus_is_that_of_the_totals():
+def test_the_rate_of_a_corpus_is_the_ratio_of_totals():
     result = evaluate(["aaaaaaaa", "b"], ["aaaaaaaa", "c"])
     assert result.cer == pytest.approx(100 / 9)
     assert result.wer == 50.0

@@ -160,7 +160,7 @@ def test_gradients_are_those_of_both_tapes():
     np.testing.assert_array_equal(x.grad[1], graph.grad().weights_view())
 
 
-def test_backward_on_graphs_alone_leaves_the_tensor_alone():
+def test_backward_on_graphs_gives_the_tensor_no_gradient():
     x = random(2, 3, 4)
     graphs = agt.emissions(x)
     ag.backward(ag.forward_score(graphs))
@@ -171,7 +171,7 @@ def test_backward_on_graphs_alone_leaves_the_tensor_alone():
 # What is computed, and where
 
 
-def test_padding_is_never_looked_at():
+def test_padding_is_never_read():
     clean, dirty = random(2, 5, 3), random(2, 5, 3).detach()
     dirty[1, 2:] = torch.nan
     dirty.requires_grad_()
@@ -200,7 +200,7 @@ def test_tensors_are_not_copied():
     assert learned[1].weights_view()[2, 3] == 5.0  # and agt.tensor would refuse them
 
 
-def test_what_needs_no_gradient_gets_none():
+def test_inputs_without_requires_grad_get_no_gradient():
     x, weights = random(1, 3, 2), random(6)
     assert not agt.emissions(x.detach())[0].calc_grad
     assert not agt.graph(bigram(), weights.detach()).calc_grad
@@ -248,7 +248,7 @@ def test_types_of_results():
     assert agt.tensor(ag.forward_score(mixed)).dtype is F64
 
 
-def test_data_leaves_a_device_in_one_place_and_results_return(monkeypatch):
+def test_only_to_host_copies_from_a_device_and_results_return_to_it(monkeypatch):
     """A device of which only `to_host` knows how to read."""
     moved = []
 
@@ -267,7 +267,7 @@ def test_data_leaves_a_device_in_one_place_and_results_return(monkeypatch):
     assert torch.allclose(weights.grad, expected[1])
 
 
-def test_results_go_where_they_are_wanted():
+def test_results_are_on_the_requested_device():
     score = ag.forward_score(agt.emissions(random(2, 3, 4)))
     assert agt.tensor(score, device="meta").device.type == "meta"
 

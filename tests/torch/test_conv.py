@@ -297,7 +297,7 @@ def test_strided_input_and_single_precision():
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_returns_as_it_came(dtype):
+def test_half_precision_input_gives_half_precision_output(dtype):
     layer = agt.ConvTransducer1d(3, PIECES, 3)
     x = random(2, 5, 3, dtype=torch.float32).to(dtype).requires_grad_()
     out = layer(x)
@@ -306,7 +306,7 @@ def test_half_precision_returns_as_it_came(dtype):
     assert x.grad.dtype is dtype
 
 
-def test_long_windows_take_the_same_way():
+def test_long_windows_equal_scores_of_products():
     """More frames than the fused loops for short windows take."""
     layer = make([[1, 2] * 8, [2]], 40, 10, 0, 2)
     x = random(1, 105, 3).requires_grad_()
@@ -348,7 +348,7 @@ def test_derivatives_with_options(normalize):
     assert gradgradcheck(lambda x: score(x, layer.weight), random(1, 3, 3).requires_grad_())
 
 
-def test_only_what_is_wanted_gets_gradients():
+def test_only_inputs_with_requires_grad_get_gradients():
     x = random(2, 5, 3).requires_grad_()
     fixed = agt.ConvTransducer1d(3, PIECES, 3, learn=False, dtype=F64)
     assert not list(fixed.parameters())

@@ -177,7 +177,7 @@ def test_alignments_of_padded_batches():
     assert joined == spans
 
 
-def test_what_does_not_fit_has_no_alignment():
+def test_an_infeasible_target_has_no_alignment():
     assert agt.forced_align(torch.zeros(2, 4), [1, 1]) == [[]]
     assert agt.forced_align(torch.zeros(3, 4), np.zeros(0, int)) == [[]]
     with pytest.raises(ValueError, match="a label of the target must be"):

@@ -16,7 +16,7 @@ targets, lengths, sizes = torch.tensor([[1], [2]]), torch.tensor([4, 3]), torch.
 """
 
 
-def test_the_compiler_is_not_imported_unless_by_torch():
+def test_the_compiler_is_not_imported_by_arcgrad():
     code = f"""{START}
 agt.ctc_loss(x, targets, lengths, sizes, from_logits=True).backward()
 found.append(has_compiler())

@@ -92,7 +92,7 @@ def test_ctc_is_a_drop_in_for_torch(form, reduction, kind):
     assert torch.equal(module, actual)
 
 
-def test_ctc_from_logits_has_the_softmax_inside():
+def test_ctc_from_logits_applies_log_softmax():
     logits, targets, lengths, sizes = batch()
     inside = agt.ctc_loss(logits, targets, lengths, sizes, from_logits=True)
     outside = agt.ctc_loss(logits.log_softmax(-1), targets, lengths, sizes)
@@ -366,7 +366,7 @@ def test_targets_may_be_graphs():
                           (-both / torch.tensor([2, 4])).mean())  # fmt: skip
 
 
-def test_padding_does_not_matter():
+def test_padding_does_not_change_the_loss():
     x = random(3, 8, 5).requires_grad_()
     longer = torch.cat([x, torch.full((3, 4, 5), 1e4, dtype=F64)], 1)
     lengths, targets = [8, 5, 3], torch.tensor([[1, 2], [3, 9], [4, 9]])
@@ -511,7 +511,7 @@ def test_asg_is_figure_1():
     assert gradgradcheck(value, (x, weights))
 
 
-def test_asg_is_computed_with_matrices():
+def test_asg_uses_the_dense_kernel():
     loss = agt.ASGLoss(30)
     emissions = agt.emissions(torch.zeros(2, 5, 30))
     assert ag.explain(ag.intersect(loss._bigram, emissions))[0].kernel == "dense"
@@ -784,7 +784,7 @@ def test_back_off_transitions_are_learned():
     assert grad[epsilons].abs().max() > 0
 
 
-def test_orders_of_transitions():
+def test_transitions_of_every_order():
     assert agt.TransducerLoss(3, transitions=0).transitions is None
     assert agt.TransducerLoss(3, transitions=1).transitions.shape == (3,)
     assert agt.TransducerLoss(3, transitions=2, blank="optional").transitions.shape == (20,)
@@ -884,7 +884,7 @@ def stc_reference_of_blank_first(x):
     return rest(x[:, 1:], [[1]]).item()
 
 
-def test_garbage_means_nothing_when_labels_are_unpacked():
+def test_unpacking_ignores_garbage():
     assert agt.ASGLoss(3, repeats=1, garbage=True).unpack([0, 4, 3, 4, 1]) == [0, 0, 1]
 
 

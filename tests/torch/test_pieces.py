@@ -96,7 +96,7 @@ def ctc_paths(target, num_frames):
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("text", ["a", "aba", "baab"])
-def test_all_decompositions_count(size, text):
+def test_the_loss_sums_over_all_decompositions(size, text):
     """Against torch's own loss of each decomposition."""
     lexicon = lexicon_of(size)
     ways = list(lexicon.enumerate(text))
@@ -115,7 +115,7 @@ def test_all_decompositions_count(size, text):
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("text", ["ab", "aba"])
-def test_transitions_count_in_all_decompositions(size, text):
+def test_the_loss_with_transitions_sums_over_all_decompositions(size, text):
     """Against a sum over all frames that spell the text, and all frames that there are."""
     lexicon = lexicon_of(size)
     bigram = BackOff(size + 1, 2 * size)
@@ -133,7 +133,7 @@ def test_transitions_count_in_all_decompositions(size, text):
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("kind", ["none", "back-off", "dense"])
-def test_single_precision_keeps_its_digits(size, kind):
+def test_single_precision_is_accurate(size, kind):
     lexicon = lexicon_of(size)
     rng = np.random.default_rng(size)
     texts = ["".join(rng.choice(lexicon.pieces, count)) for count in (15, 1, 6)]
@@ -155,7 +155,7 @@ def test_single_precision_keeps_its_digits(size, kind):
         assert ((one - two).abs() <= 2e-6 * one.abs().clamp_min(1)).all()
 
 
-def test_texts_that_pieces_do_not_spell_have_no_finite_loss():
+def test_texts_that_pieces_cannot_spell_have_infinite_loss():
     lexicon = ag.lexicon.Lexicon(["ab", "b"], graphemes="ab", first_label=1)
     loss = loss_of(lexicon, BackOff(3, 4).graph)
     x = random(2, 4, 3).requires_grad_()

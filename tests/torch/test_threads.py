@@ -43,7 +43,7 @@ print(num_threads() - before)
     assert int(run_python(code, ARCGRAD_OPENMP="0")) == 2
 
 
-def test_values_are_the_same_on_either_threads():
+def test_values_are_the_same_on_both_thread_pools():
     code = f"""{START}
 import numpy as np
 rng = np.random.default_rng(0)
@@ -70,7 +70,7 @@ def test_numbers_of_threads_may_differ(numbers, threads):
         torch.set_num_threads(before)
 
 
-def test_python_threads_use_the_own_pool():
+def test_python_threads_use_the_pool_of_arcgrad():
     code = f"""{START}
 use_torch()
 expected = [s.item() for s in ag.forward_score(batch)]
@@ -87,7 +87,7 @@ print(sum(results))
     assert int(run_python(code)) == 80
 
 
-def test_an_exception_is_raised_as_from_the_own_pool(threads):
+def test_an_exception_is_raised_as_from_the_pool_of_arcgrad(threads):
     threads(torch.get_num_threads())
     bad = acceptor((0,))
     bad.set_weights([np.nan])
@@ -131,5 +131,5 @@ print(os.waitpid(child, 0)[1])
     ],
     ids=["after_a_batch", "after_torch", "imported_in_the_child"],
 )
-def test_a_forked_child_does_not_wait_for_threads_it_lacks(parent):
+def test_a_forked_child_does_not_wait_for_threads_of_its_parent(parent):
     assert int(run_python(f"{parent}\n{CHILD}")) == 0

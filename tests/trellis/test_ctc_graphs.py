@@ -38,7 +38,7 @@ def test_every_builder_gives_the_same_arcs(target, blank):
 
 
 @pytest.mark.parametrize("scores_first", [False, True])
-def test_such_a_graph_can_be_changed(scores_first):
+def test_a_ctc_graph_can_be_edited(scores_first):
     graph, other = tokens.ctc_graph([1, 2], calc_grad=True), tokens.ctc_graph([1, 2])
     emissions = ag.linear_graph(3, 4)
     if scores_first:

@@ -276,7 +276,7 @@ def test_a_bad_arc_is_named(kernel, dtype, bad):
             ag.forward_score(broken.products(dtype))
 
 
-def test_every_place_of_a_bad_emission_is_found():
+def test_a_bad_emission_is_found_at_every_position():
     # Vectors, their remainders, and the first and last frames are looked at in different code.
     for kernel in KERNELS:
         case = sample_case(kernel, count=1, length=5)
@@ -290,7 +290,7 @@ def test_every_place_of_a_bad_emission_is_found():
 
 
 @every_kernel
-def test_emissions_that_no_arc_reads_do_not_matter(kernel):
+def test_emissions_that_no_arc_reads_are_not_checked(kernel):
     case = sample_case(kernel, count=3)
     unread = math.nan
     arrays = [np.column_stack([x, np.full(len(x), unread)]) for x in case.arrays]

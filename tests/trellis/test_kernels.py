@@ -114,7 +114,7 @@ def test_each_kernel_runs_its_graphs(kernel, kind):
     assert runs(kernel, ag.intersect(graph, dense(array)))
 
 
-def test_a_kernel_that_cannot_run_a_graph_says_so():
+def test_forcing_a_kernel_that_cannot_run_a_graph_is_an_error():
     product = ag.intersect(back_off(6, 12, generator()), dense(np.zeros((4, 6))))
     for kernel in ("diagonal", "dense"):
         with forced(kernel), pytest.raises(ValueError, match=rf"forward_score: .*{kernel}"):
@@ -227,7 +227,7 @@ def test_explain_names_the_kernel_and_why():
             )
 
 
-def test_a_batch_that_shares_its_graph_runs_in_lanes():
+def test_a_batch_with_one_graph_uses_the_lanes_kernel():
     case = sample_case("lanes", count=9)
     found = ag.explain(case.products("float32"))
     assert [choice.kernel for choice in found] == ["lanes"] * 9
@@ -351,7 +351,7 @@ def loop(label):
     return ag.Graph.from_arrays([0], [0], [label], start=[0], accept=[0])
 
 
-def test_a_place_that_is_dead_and_cannot_end_does_not_spoil_the_score():
+def test_a_dead_state_that_does_not_accept_does_not_change_the_score():
     graph = ag.Graph.from_arrays(
         [0, 0, 2], [1, 2, 1], [0, 1, 0], weight=np.zeros(3, np.float32), start=[0], accept=[1]
     )
@@ -397,7 +397,7 @@ def test_a_retained_product_is_counted_once():
 
 
 @pytest.mark.parametrize("use", [lambda p: ag.intersect(p, loop(1)), ag.viterbi_path])
-def test_a_product_that_was_left_out_has_no_partial_gradient(use):
+def test_a_product_composed_again_has_no_partial_gradient(use):
     product = ag.intersect(loop(1), ag.linear_graph(4, 5))
     scores = [ag.forward_score(product), ag.forward_score(use(product))]
     with pytest.raises(RuntimeError, match="computed without it"):

@@ -51,7 +51,7 @@ def test_a_loop_gives_the_bits_of_a_list(number, threads):
 
 
 @every_number
-def test_gradients_that_a_loop_shares_are_summed_in_its_order(number, threads):
+def test_gradients_of_a_loop_are_summed_in_its_order(number, threads):
     threads(number)
     rng = np.random.default_rng(1)
     (frames,), graphs = emissions(rng, 1), alignments(rng)
@@ -77,7 +77,7 @@ def test_gradients_that_a_loop_shares_are_summed_in_its_order(number, threads):
 
 
 @every_number
-def test_a_loop_may_want_gradients_of_its_products_too(number, threads):
+def test_a_loop_may_also_take_gradients_of_its_products(number, threads):
     threads(number)
     rng = np.random.default_rng(2)
     frames, graphs = emissions(rng), alignments(rng)

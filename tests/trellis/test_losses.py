@@ -64,7 +64,7 @@ def assert_equal(actual, expected, dtype):
 @pytest.mark.parametrize("kernel", ["diagonal", "lanes", "dense", "csr", "materialised"])
 @pytest.mark.parametrize("stride", [0, 4])
 @pytest.mark.parametrize("normalized", [True, False])
-def test_losses_are_what_their_ops_say(kernel, dtype, stride, normalized):
+def test_losses_equal_the_composed_ops(kernel, dtype, stride, normalized):
     graph, arrays = graph_for(kernel), ragged(dtype)
     for seeds in ((1, 1, 1, 1, 1), (2, 0, -3, 1, 0.5)):
         expected = gradients(by_ops, graph, arrays, seeds, normalized=normalized)
@@ -97,7 +97,7 @@ def test_gradients_too_large_for_the_caches(labels, dtype, normalized):
 
 
 @pytest.mark.parametrize("normalized", [True, False])
-def test_emissions_that_examples_and_other_ops_share(normalized):
+def test_emissions_used_by_several_examples_and_by_other_ops(normalized):
     array = ragged("float64")[0]
     graphs = [ctc([1, 2, 2]), ctc([4])]
     found = []
@@ -112,7 +112,7 @@ def test_emissions_that_examples_and_other_ops_share(normalized):
 
 
 @pytest.mark.parametrize("normalized", [True, False])
-def test_a_gradient_that_other_ops_began(normalized):
+def test_the_gradient_is_added_to_the_gradient_of_other_ops(normalized):
     array = ragged("float64")[0]
     found = []
     for call in (fused, by_ops):

@@ -143,7 +143,7 @@ def test_an_outer_score_is_one_dense_linear_graph():
     assert ag.grad(again, graphs[0]).num_arcs() == graphs[0].num_arcs()
 
 
-def test_outer_scores_with_single_graphs_and_nothing():
+def test_outer_scores_with_single_graphs_and_empty_lists():
     graphs, emissions = outer_inputs()
     one = ag.outer_score([graphs[0]], [emissions[0]])
     assert one.weights_view().shape == (1, 1)
@@ -251,7 +251,7 @@ def test_outer_scores_of_any_size(size, weight, baseline, dtype):
 
 
 @every_dtype
-def test_both_ways_have_the_same_gradients(dtype):
+def test_wide_and_ordinary_windows_have_the_same_gradients(dtype):
     """Windows of wide and of ordinary emissions, next to each other and alone."""
     graphs, _ = outer_inputs(dtype)
     rng = generator(12)

@@ -95,7 +95,7 @@ def test_only_products_with_one_dense_factor_are_deferred(graph, emissions, arra
     assert both == pytest.approx(expected, rel=1e-12)
 
 
-def test_emissions_that_were_edited_are_ordinary(graph, array):
+def test_edited_emissions_are_ordinary_graphs(graph, array):
     longer = dense(array)
     node = longer.add_node(accept=True)
     longer.add_arc(len(array), node, 0, weight=0.5)
@@ -121,7 +121,7 @@ def test_results_of_ops_on_emissions_are_right(graph, array):
         assert weights(gradient) == pytest.approx(weights(truth), abs=1e-12)
 
 
-def test_emissions_set_anew_stay_dense(graph, array):
+def test_emissions_with_new_weights_stay_dense(graph, array):
     leaf = ag.linear_graph(*array.shape, dtype="float64")
     leaf.set_weights(array)
     assert is_deferred(ag.intersect(graph, leaf))
@@ -201,7 +201,7 @@ LOOKS = {
 
 
 @pytest.mark.parametrize("look", LOOKS)
-def test_every_look_sees_the_product(look, product, built):
+def test_every_accessor_materializes_the_product(look, product, built):
     assert LOOKS[look](product) == LOOKS[look](built)
     # And once more, with the arcs in place.
     assert LOOKS[look](product) == LOOKS[look](built)
@@ -282,7 +282,7 @@ def test_copies_of_a_product_are_leaves_with_its_content(product, built, graph):
         assert not graph.is_grad_available()
 
 
-def test_a_look_changes_no_score(graph, emissions):
+def test_materializing_a_product_changes_no_score(graph, emissions):
     fresh, seen = ag.intersect(graph, emissions), ag.intersect(graph, emissions)
     assert seen.num_arcs() > 0
     scores = ag.forward_score([fresh, seen])
@@ -293,7 +293,7 @@ def test_a_look_changes_no_score(graph, emissions):
         assert weights(one) == pytest.approx(weights(two), abs=1e-12)
 
 
-def test_many_threads_may_look_at_a_fresh_product(graph, emissions, built):
+def test_many_threads_may_materialize_a_fresh_product(graph, emissions, built):
     expected = snapshot(built)
     for _ in range(5):
         product = ag.intersect(graph, emissions)
@@ -515,7 +515,7 @@ def test_a_product_without_references_is_not_built_for_its_gradient(graph, emiss
     assert "not built" in repr(without_tape)
 
 
-def test_a_product_lets_its_emissions_go():
+def test_a_materialized_product_releases_its_emissions():
     gc.disable()
     try:
         array = np.zeros((3, 2))
@@ -715,7 +715,7 @@ def test_products_of_products(graph, emissions, array):
     )
 
 
-def test_a_re_associated_product_does_not_pay_for_all_transitions():
+def test_a_re_associated_product_does_not_build_all_transitions():
     # T x C^2 arcs would be 300 million.
     rng = np.random.default_rng(0)
     bigrams, e = bigram(300, rng), ag.linear_graph(2000, 300)
@@ -744,7 +744,7 @@ def test_explain_says_what_was_re_associated(graph, emissions):
     assert "product" in text
 
 
-def test_a_product_that_was_composed_again_has_no_gradient_unless_asked(graph, emissions):
+def test_a_product_composed_again_has_no_gradient_without_retain_grad(graph, emissions):
     # The score is computed from the factors, so nothing passes through the product in between.
     loop = flower(3, np.random.default_rng(0))
     inner = ag.intersect(graph, emissions)
@@ -763,7 +763,7 @@ def test_a_product_that_was_composed_again_has_no_gradient_unless_asked(graph, e
     assert graph.is_grad_available()
 
 
-def test_a_product_whose_weights_were_set_is_not_taken_apart(graph, emissions):
+def test_a_product_with_new_weights_is_not_re_associated(graph, emissions):
     loop = flower(3, np.random.default_rng(0))
     inner = ag.intersect(graph, emissions)
     inner.set_weights(direction(inner, 3))

@@ -79,7 +79,7 @@ def test_best_scores_have_zero_second_derivatives():
         assert_second_order(score, graph, emissions)
 
 
-def test_second_order_where_best_scores_share_a_sum():
+def test_second_order_of_a_log_sum_of_best_scores():
     # The delta of each best score depends on the others.
     rng = generator()
     first, second = back_off(3, 4, rng), bigram(3, rng, ends=True)
@@ -220,7 +220,7 @@ def test_best_paths_of_unweighted_chains(first, second, num_labels):
 
 
 @pytest.mark.parametrize("num_labels", [5, 200])
-def test_nan_is_seen_where_no_best_path_can_be(num_labels):
+def test_nan_is_an_error_off_the_best_path_too(num_labels):
     labels = [0, 1, 2, 3, 4, 0, 1, 2, 3, 4]
     graph = chain_with_skips(labels, {2, 5})
     for frame, label in ((0, 4), (9, 0), (5, 3)):

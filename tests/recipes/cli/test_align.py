@@ -108,7 +108,7 @@ def test_words_of_pieces_begin_with_their_boundary():
     assert found.segments[0].end_frame <= found.segments[1].first_frame
 
 
-def test_time_is_that_of_the_middle_of_frames(strings):
+def test_times_are_measured_at_the_middle_of_frames(strings):
     experiment, made = load_run(strings)
     data = load_data(experiment).test
     source = dataset_input(data, 0)
@@ -135,7 +135,7 @@ def test_an_empty_text_has_no_segments():
         ("a", "letter", "the unit must be 'token' or 'word', but it is 'letter'"),
     ],
 )
-def test_what_cannot_be_aligned_is_refused(text, unit, message):
+def test_texts_that_cannot_be_aligned_are_errors(text, unit, message):
     made = plain()
     with pytest.raises(ValueError, match=message):
         align(made, "x", wide(4), text, unit=unit, emissions=one_hot(made, ["a"] * 4))
@@ -196,7 +196,7 @@ def test_a_file_with_its_text(lines, capsys, monkeypatch):
     assert frames == sorted(frames)
 
 
-def test_the_data_of_a_run_are_as_their_files(lines, capsys, monkeypatch):
+def test_the_data_of_a_run_give_the_same_alignments_as_their_files(lines, capsys, monkeypatch):
     folder, file, text = lines
     options = ["--format", "json", "--unit", "word"]
     one = json.loads(run(capsys, monkeypatch, "align", folder, file, "--text", text, *options)[1])
@@ -276,7 +276,7 @@ def test_one_textgrid_is_printed_or_has_a_name(lines, tmp_path, capsys, monkeypa
         ),
     ],
 )
-def test_wrong_questions_are_refused(arguments, message, lines, tmp_path, capsys, monkeypatch):
+def test_invalid_requests_are_errors(arguments, message, lines, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bad.tsv").write_text("a.png\ta\nno text\n")
     (tmp_path / "empty.tsv").write_text("\n")

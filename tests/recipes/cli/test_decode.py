@@ -56,7 +56,7 @@ def random_emissions(made, frames, seed):
 
 
 # The same texts as in the test of a run.
-def test_images_say_what_they_say_in_the_test(lines, capsys, monkeypatch):
+def test_images_are_decoded_as_in_the_test_of_the_run(lines, capsys, monkeypatch):
     folder, files = lines
     expected = [example.hypothesis for example in evaluate_run(folder).examples]
     assert len(set(expected)) == 4
@@ -66,7 +66,7 @@ def test_images_say_what_they_say_in_the_test(lines, capsys, monkeypatch):
     assert out.splitlines() == [f"{f}\t{text}" for f, text in zip(files, expected, strict=True)]
 
 
-def test_recordings_say_what_they_say_in_the_test(tmp_path, capsys, monkeypatch):
+def test_recordings_are_decoded_as_in_the_test_of_the_run(tmp_path, capsys, monkeypatch):
     settings = ["data.corpus=digits", "model.preset=small", "model.subsampling=4"]
     folder = tiny_run(tmp_path / "run", *settings, "data.test=2")
     data = load_data(load_run(folder)[0]).test
@@ -168,14 +168,14 @@ def test_an_exact_search_finds_the_best_path(blank, allow_repeats, ngram):
         assert best[0].score < 0
 
 
-def test_there_is_no_text_where_none_fits():
+def test_emissions_that_no_text_fits_give_no_text():
     made = recognizer("forced", True)
     emissions = torch.full((3, 4), 0.25).log()
     emissions[0, 0] = -math.inf  # a blank must come first
     assert Decoder(made)(emissions) == Decoder(made, beam=math.inf)(emissions) == []
 
 
-def test_texts_that_differ_in_boundaries_alone_come_once():
+def test_texts_that_differ_only_in_boundaries_are_returned_once():
     made = recognizer()
     frames = torch.tensor([1, 0, 2, 0, 1])  # ▁ - a - ▁
     emissions = torch.eye(4)[frames].log_softmax(-1)
@@ -291,7 +291,7 @@ def test_pieces_bring_the_boundary_themselves():
     assert Decoder(made, lexicon=lexicon)(emissions)[0].text == "the cat the"
 
 
-def test_scores_that_are_impossible_stay_so_with_weight_0():
+def test_impossible_scores_stay_impossible_with_weight_0():
     made = recognizer()
     emissions = random_emissions(made, 5, 0)
     model = ag.ngram.estimate(ag.ngram.count([["a", "ab"], ["bb"]], 2), "mle")
@@ -331,7 +331,7 @@ def test_a_lexicon_has_words_and_spellings(tmp_path):
         read_lexicon(path, LETTERS)
 
 
-def test_an_input_must_give_a_frame():
+def test_an_input_must_have_at_least_one_frame():
     made = recognizer()
     assert log_probs(made, torch.zeros(16, 2)).shape == (1, 4)
     with pytest.raises(ValueError, match="must give a frame, but its length of 1 gives none"):

@@ -50,7 +50,7 @@ def test_user_errors_are_one_line(monkeypatch, capsys, error):
     ],
     ids=str,
 )
-def test_other_errors_are_shown_whole(monkeypatch, error):
+def test_other_errors_show_the_traceback(monkeypatch, error):
     raising(monkeypatch, error)
     with pytest.raises(type(error)):
         cli.main()
@@ -64,7 +64,7 @@ def test_other_errors_are_shown_whole(monkeypatch, error):
     ],
     ids=repr,
 )
-def test_a_process_of_several_says_which_it_is_and_ends_at_once(
+def test_one_of_several_processes_prints_its_rank_and_exits_at_once(
     monkeypatch, capsys, error, code, shown
 ):
     raising(monkeypatch, error)

@@ -88,7 +88,7 @@ def test_a_broken_corpus_is_one_line_that_counts_and_names(tmp_path, capsys, mon
     assert "left out: 1 missing recordings (26-495-0000.flac)" in out
 
 
-def test_compressed_recordings_say_how_they_are_converted(tmp_path, capsys, monkeypatch):
+def test_the_error_for_compressed_recordings_names_the_converter(tmp_path, capsys, monkeypatch):
     tree = trees.wsj(tmp_path / "wsj", shorten=True)
     code, _, err = run(capsys, monkeypatch, "prepare", "wsj", tree, "--check")
     assert code == 2
@@ -118,7 +118,7 @@ def test_converted_recordings_can_be_elsewhere(tmp_path, capsys, monkeypatch):
     assert out.splitlines()[0].split()[1] == "3"
 
 
-def test_what_is_no_corpus_is_refused(tmp_path, capsys, monkeypatch):
+def test_folders_that_are_not_a_corpus_are_errors(tmp_path, capsys, monkeypatch):
     for corpus, message in {
         "iam": "missing files (trainset.txt",
         "librispeech": "must have parts such as 'train-clean-100', but it has none",

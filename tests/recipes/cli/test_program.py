@@ -57,7 +57,7 @@ def test_a_run_is_trained_resumed_and_tested(tmp_path, capsys, monkeypatch):
     assert 30 < max(map(len, drawing.splitlines())) <= 60
 
 
-def test_a_report_is_written_into_the_run_or_where_it_is_asked(tmp_path, capsys, monkeypatch):
+def test_a_report_is_written_into_the_run_or_to_the_given_path(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for seed in (0, 1):
         options = [*TINY, f"--set=seed={seed}", "--epochs", 1, "--quiet", "--out", f"run{seed}"]
@@ -97,7 +97,7 @@ def test_errors_are_one_line_and_exit_code_2(arguments, message, tmp_path, capsy
     assert message in err
 
 
-def test_a_defect_is_not_hidden(monkeypatch):
+def test_an_internal_error_shows_the_traceback(monkeypatch):
     def broken(*_, **__):
         raise ZeroDivisionError
 

@@ -90,7 +90,7 @@ def test_iam_training_images_change_from_epoch_to_epoch(iam_tree):
     assert torch.equal(splits.test[Key(0, 0)].input, splits.test[Key(1, 0)].input)
 
 
-def test_iam_lines_with_images_of_their_own_give_the_same(iam_tree, tmp_path):
+def test_iam_line_images_equal_crops_of_forms(iam_tree, tmp_path):
     iam.prepare(iam_tree)
     other = tmp_path / "other"
     trees.iam_sets(other)
@@ -146,7 +146,7 @@ def test_iam_can_be_limited(iam_tree):
         iam.load(iam_tree, limit=0)
 
 
-def test_an_image_that_vanished_is_named(iam_tree):
+def test_a_missing_image_is_named(iam_tree):
     iam.prepare(iam_tree)
     data = iam.load(iam_tree).validation
     (iam_tree / "arcgrad/lines/b02-017-00.png").unlink()
@@ -192,7 +192,7 @@ def test_iam_problems_can_be_left_out_unless_a_split_is_empty(iam_tree):
     assert len(prepared.left_out["missing images"]) == 3
 
 
-def test_iam_says_which_files_are_needed(tmp_path):
+def test_iam_names_missing_files(tmp_path):
     with pytest.raises(CorpusError, match=r"5 missing files \(trainset\.txt, .*lines\.txt or xml/"):
         iam.prepare(tmp_path)
     with pytest.raises(ValueError, match="must be the folder of the corpus, but it is not one"):
@@ -215,7 +215,7 @@ def test_iam_malformed_rows_are_named(iam_tree):
     }
 
 
-def test_iam_cannot_do_without_a_split(iam_tree):
+def test_iam_needs_every_split(iam_tree):
     (iam_tree / "testset.txt").unlink()
     (iam_tree / "validationset2.txt").unlink()
     with pytest.raises(CorpusError, match=r"1 parts without examples \(lines-test\)"):
@@ -360,7 +360,7 @@ def test_librispeech_parts_must_be_there(libri_tree, tmp_path):
         librispeech.load(libri_tree)
 
 
-def test_a_recording_that_vanished_is_named(libri_tree):
+def test_a_missing_recording_is_named(libri_tree):
     librispeech.prepare(libri_tree)
     data = librispeech.load(libri_tree).validation
     (libri_tree / "dev-clean/84/121123/84-121123-0000.flac").unlink()
@@ -480,7 +480,7 @@ def test_wsj_problems_are_counted_and_named(tmp_path):
     }
 
 
-def test_wsj_noises_alone_are_left_out(tmp_path):
+def test_wsj_transcripts_of_noise_only_are_left_out(tmp_path):
     tree = trees.wsj(tmp_path)
     dot = tree / "csr_1/11-14.1/wsj0/si_et_20/440/440c0400.dot"
     dot.write_text("Drexel remains confident (440c0401)\n[cough] . (440c0402)\n")

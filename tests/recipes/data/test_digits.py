@@ -84,6 +84,6 @@ def test_damaged_recordings_are_noticed(tmp_path):
         ({"seed": -1}, "digits.load: the seed must not be negative"),
     ],
 )
-def test_what_is_impossible_is_said(arguments, message):
+def test_invalid_arguments_are_errors(arguments, message):
     with pytest.raises(ValueError, match=message):
         digits.load(FOLDER, **arguments)

@@ -56,7 +56,7 @@ def test_batches_hold_inputs_and_targets_with_exact_lengths(parts):
         assert (batch.targets[row, len(target) :] == 0).all()
 
 
-def test_a_batch_can_move():
+def test_a_batch_can_be_moved_to_a_device():
     batch = collate([example(3, [1])])
     moved = batch.to("meta")
     assert moved.inputs.device.type == "meta"
@@ -90,7 +90,7 @@ def test_an_index_out_of_range_ends_iteration():
     assert len(list(noise())) == 20
 
 
-def test_unknown_letters_are_left_out_of_targets_but_those_of_training():
+def test_unknown_letters_are_left_out_of_targets_except_in_training():
     texts = {"ids": ["x"], "texts": ["ac"], "lengths": [3], "tokenizer": TOKENS}
     assert Noise(**texts, split="test")[0].target.tolist() == TOKENS.encode("a")
     assert Noise(**texts, split="test")[0].text == "ac"
@@ -114,7 +114,7 @@ def test_a_data_set_must_be_consistent():
 
 
 @pytest.mark.serial
-def test_workers_give_what_the_process_itself_gives():
+def test_data_loader_workers_give_the_same_batches():
     data = letters.load("words", train=30, validation=5, test=5).train
     batches = []
     for workers in (0, 2):
@@ -158,7 +158,7 @@ def test_each_example_comes_once_in_batches_of_nearly_one_size(lengths, size, sh
 
 
 @given(some_lengths, st.integers(1, 4), st.integers(1, 3), st.booleans(), st.booleans())
-def test_processes_share_the_batches_of_one(lengths, each, world, shuffle, drop_last):
+def test_processes_split_the_batches_of_one(lengths, each, world, shuffle, drop_last):
     options = {"batch_size": each * world, "shuffle": shuffle, "drop_last": drop_last, "seed": 5}
     try:
         parts = [
@@ -238,7 +238,7 @@ def test_examples_are_dropped_at_random():
 
 
 @given(some_lengths, st.integers(1, 3), st.integers(0, 3))
-def test_each_process_knows_the_whole_batches(lengths, world, done):
+def test_each_process_knows_the_size_of_whole_batches(lengths, world, done):
     samplers = [
         BucketSampler(lengths * 3, 2 * world, rank=rank, world_size=world) for rank in range(world)
     ]
@@ -270,12 +270,12 @@ def test_each_process_knows_the_whole_batches(lengths, world, done):
         ({"lengths": [1], "batch_size": 2, "seed": -3}, "seed must not be negative, but it is -3"),
     ],
 )
-def test_arguments_of_a_sampler_must_be_possible(arguments, message):
+def test_invalid_sampler_arguments_are_errors(arguments, message):
     with pytest.raises(ValueError, match=f"BucketSampler: .*{message}"):
         BucketSampler(**arguments)
 
 
-def test_an_epoch_must_be_possible():
+def test_invalid_epochs_are_errors():
     sampler = BucketSampler([1, 2, 3], 2)
     with pytest.raises(ValueError, match="at most 2 batches can be done, but they are -1 and 0"):
         sampler.set_epoch(-1)

@@ -22,7 +22,7 @@ def picture(width=60, height=20):
     return Image.fromarray(pixels)
 
 
-def test_no_change_changes_nothing():
+def test_zero_augmentation_keeps_the_image():
     assert NOTHING(picture(), rng()) == picture()
 
 
@@ -39,7 +39,7 @@ def test_the_same_generator_gives_the_same_change():
     assert augment(picture(), rng(3)) != augment(picture(), rng(4))
 
 
-def test_jitter_moves_the_image_and_lets_white_in():
+def test_jitter_shifts_the_image_and_fills_with_white():
     augment = ImageAugmentation(jitter=3, stretch=0, rotation=0, brightness=0, contrast=0)
     before = np.asarray(picture())
     offsets = set()
@@ -82,6 +82,6 @@ def test_contrast_keeps_the_mean():
 @pytest.mark.parametrize(
     "wrong", [{"jitter": -1}, {"stretch": 1.0}, {"rotation": -2.0}, {"brightness": 1.5}]
 )
-def test_changes_must_be_possible(wrong):
+def test_invalid_augmentation_settings_are_errors(wrong):
     with pytest.raises(ValueError, match="must not be negative and fractions must be below 1"):
         ImageAugmentation(**wrong)

@@ -30,7 +30,7 @@ from arcgrad.recipes.models.layers import conv_lengths
 
 
 @pytest.mark.parametrize("task", ["lines", "words"])
-def test_an_image_of_letters_is_the_input_it_was(task, tmp_path):
+def test_an_image_of_letters_gives_the_training_input(task, tmp_path):
     settings = tiny(f"data.task={task}")
     examples = load_data(settings).test
     for index in range(3):
@@ -41,7 +41,7 @@ def test_an_image_of_letters_is_the_input_it_was(task, tmp_path):
         assert torch.equal(dataset_input(examples, index).values, examples[index].input)
 
 
-def test_an_image_of_iam_is_the_input_it_was(tmp_path):
+def test_an_image_of_iam_gives_the_training_input(tmp_path):
     tree = trees.iam(tmp_path / "iam")
     iam.prepare(tree)
     settings = tiny("data.corpus=iam", "data.train=none", "data.validation=none", "data.test=none")
@@ -51,7 +51,7 @@ def test_an_image_of_iam_is_the_input_it_was(tmp_path):
         assert torch.equal(found.values, examples[index].input)
 
 
-def test_a_recording_of_digits_is_the_input_it_was(tmp_path):
+def test_a_recording_of_digits_gives_the_training_input(tmp_path):
     settings = tiny("data.corpus=digits", "model.preset=small")
     examples = load_data(settings).test
     for index, ending in enumerate(("wav", "flac")):
@@ -65,14 +65,14 @@ def test_a_recording_of_digits_is_the_input_it_was(tmp_path):
         assert torch.equal(dataset_input(examples, index).values, examples[index].input)
 
 
-def test_the_height_is_that_of_the_run():
+def test_images_are_scaled_to_the_height_of_the_run():
     settings = tiny()
     assert input_features(settings, 32) == Pixels(32, *letters.NORMAL["lines"])
     assert input_features(tiny("data.corpus=wsj"), 40) == LogMel(rate=16000, num_filters=40)
     assert input_features(tiny("data.corpus=librispeech")) == LogMel()
 
 
-def test_features_are_those_that_corpora_are_loaded_with(tmp_path):
+def test_features_use_the_settings_of_the_corpus(tmp_path):
     whole = ("data.train=none", "data.validation=none", "data.test=none", "model.preset=small")
     for corpus, make in {"librispeech": trees.librispeech, "wsj": trees.wsj}.items():
         tree = make(tmp_path / corpus)
@@ -82,7 +82,7 @@ def test_features_are_those_that_corpora_are_loaded_with(tmp_path):
         assert load_data(settings).test.features == input_features(settings)
 
 
-def test_any_kind_of_image_becomes_grey(tmp_path):
+def test_any_image_mode_is_converted_to_grey(tmp_path):
     grey = Image.fromarray(np.arange(0, 256, dtype=np.uint8).reshape(16, 16))
     clear = Image.new("RGBA", grey.size)  # black, but nothing of it is seen
     clear.paste(grey.convert("RGBA"))
@@ -105,7 +105,7 @@ def test_any_kind_of_image_becomes_grey(tmp_path):
     assert read_image(tmp_path / "turned.png").size == (4, 16)
 
 
-def test_what_is_no_image_is_refused(tmp_path):
+def test_files_that_are_not_images_are_errors(tmp_path):
     (tmp_path / "text.png").write_text("no image")
     with pytest.raises(ValueError, match=r"text\.png' must be an image, but reading it fails"):
         read_image(tmp_path / "text.png")
@@ -130,7 +130,7 @@ def test_pixels_need_a_height_and_a_deviation(wrong):
         Pixels(*wrong)
 
 
-def test_other_data_have_no_inputs():
+def test_other_data_sets_have_no_input_reader():
     with pytest.raises(TypeError, match="expected images or speech, but got list"):
         dataset_input([], 0)
 
@@ -170,7 +170,7 @@ class Stack(nn.Module):
         max_size=3,
     )
 )
-def test_outputs_lie_in_the_middle_of_what_they_are_made_of(layers):
+def test_outputs_are_centred_in_their_receptive_field(layers):
     layers = [(k, s, p if 2 * p < k else 0) for k, s, p in layers]
     network = Stack(layers)
     grid = output_grid(network)

@@ -175,7 +175,7 @@ def test_images_can_be_brought_to_another_height():
     assert example.input.shape == (32, tall.train.lengths[0])
 
 
-def test_lines_can_say_another_text():
+def test_lines_can_be_written_with_another_text():
     said = letters.load("lines", train=5, validation=5, test=5, text="It's a text, no MORE! " * 20)
     assert set(said.train.texts[0].split()) <= {"its", "a", "text", "no", "more"}
 
@@ -195,6 +195,6 @@ def test_lines_can_say_another_text():
         ),
     ],
 )
-def test_what_is_impossible_is_said(arguments, message):
+def test_invalid_arguments_are_errors(arguments, message):
     with pytest.raises(ValueError, match=message):
         letters.load(**arguments)

@@ -54,7 +54,7 @@ def reference(samples, rate, num_filters, window, hop, points):
         (11025, 20, 0.020, 0.015, None),
     ],
 )
-def test_features_are_what_their_definition_says(rate, num_filters, window, hop, points):
+def test_features_equal_their_definition(rate, num_filters, window, hop, points):
     rng = np.random.default_rng(0)
     times = np.arange(rate // 10) / rate
     samples = 0.3 * np.sin(2 * np.pi * 440 * times) + 0.05 * rng.standard_normal(len(times))
@@ -70,7 +70,7 @@ def test_no_filter_is_empty(rate):
     assert (features.filters.max(dim=1).values >= 0.5).all()
 
 
-def test_filters_share_each_frequency_between_neighbours():
+def test_adjacent_filters_sum_to_one_at_each_frequency():
     filters = LogMel(16000).filters.double()
     edges = LogMel(16000)._edges
     hz = np.arange(filters.shape[1]) * 16000 / LogMel(16000)._num_points
@@ -111,7 +111,7 @@ def test_a_recording_has_one_channel_and_a_sample(shape):
         LogMel(8000)(np.zeros(shape))
 
 
-def test_settings_must_be_possible():
+def test_invalid_settings_are_errors():
     with pytest.raises(ValueError, match="must be positive, but they are 8000, 0, 160 and 80"):
         LogMel(8000, num_filters=0)
     with pytest.raises(ValueError, match="but they are 8000, 80, 160 and 0"):
@@ -134,7 +134,7 @@ def runs(flags):
 
 
 @given(st.integers(0, 10**6), st.integers(1, 300), st.integers(1, 90))
-def test_masks_are_bands_and_stretches_of_limited_size(seed, frames, filters):
+def test_masks_are_frequency_bands_and_time_spans_of_limited_size(seed, frames, filters):
     masked = SpecAugment()(torch.ones(filters, frames), np.random.default_rng(seed)).numpy()
     bands, stretches = (masked == 0).all(axis=1), (masked == 0).all(axis=0)
     # Masked is exactly what lies in a band or a stretch.
@@ -159,20 +159,20 @@ def test_masks_take_all_sizes_and_places():
     assert filters == frames == set(range(8))
 
 
-def test_a_stretch_takes_a_limited_share():
+def test_a_time_mask_covers_a_limited_fraction():
     augment = SpecAugment(0, 0, 1, 100, max_share=0.2)
     for seed in range(100):
         masked = augment(torch.ones(4, 50), np.random.default_rng(seed)) == 0
         assert masked.all(dim=0).sum() <= 10
 
 
-def test_features_that_are_masked_stay_as_they_were():
+def test_masking_does_not_change_its_argument():
     features = torch.ones(80, 200)
     SpecAugment()(features, np.random.default_rng(0))
     assert (features == 1).all()
 
 
-def test_masks_must_be_possible():
+def test_invalid_mask_settings_are_errors():
     with pytest.raises(ValueError, match="must not be negative and max_share at most 1"):
         SpecAugment(max_frames=-1)
     with pytest.raises(ValueError, match="max_share at most 1"):
@@ -187,7 +187,7 @@ def test_recordings_are_read(suffix, form, tmp_path):
     np.testing.assert_allclose(read_audio(path, 8000), samples, atol=1e-4)
 
 
-def test_recordings_that_are_wrong_are_named(tmp_path):
+def test_invalid_recordings_are_named(tmp_path):
     soundfile.write(tmp_path / "two.wav", np.zeros((10, 2)), 8000)
     (tmp_path / "bad.wav").write_bytes(b"RIFF nothing")
     with pytest.raises(

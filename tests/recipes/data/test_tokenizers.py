@@ -34,7 +34,7 @@ def test_pieces_spell_the_text_with_a_boundary_before_each_word(parts):
 
 
 @given(st.lists(words, min_size=1, max_size=5))
-def test_letters_with_a_leading_boundary_spell_what_pieces_do(parts):
+def test_letters_with_a_leading_boundary_spell_the_same_text_as_pieces(parts):
     leading = Letters(ALPHABET.tokens, leading_boundary=True)
     spelled = "".join(leading.tokens[label] for label in leading.encode(" ".join(parts)))
     assert spelled == "".join(BOUNDARY + part for part in parts)
@@ -46,13 +46,13 @@ def test_spaces_are_normalised():
     assert ALPHABET.encode(" ") == PIECES.encode("") == []
 
 
-def test_the_unknown_piece_is_no_token():
+def test_the_unknown_piece_is_not_a_token():
     assert len(PIECES.tokens) == 200
     assert "<unk>" not in PIECES.tokens
     assert set("".join(TEXTS)) - {" "} <= set(PIECES.tokens)
 
 
-def test_every_letter_of_the_training_text_is_a_piece_as_it_is():
+def test_every_letter_of_the_training_text_is_an_unnormalised_piece():
     # Usual normalisation would turn these into 1, ff and A.
     text = "\u2460 \ufb00 \uff21 plain text plain text"
     pieces = WordPieces.train([text] * 3, 13)

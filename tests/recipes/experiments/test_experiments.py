@@ -159,7 +159,7 @@ def test_the_cells_of_table_1_are_all_there_and_differ_in_the_loss_only():
         *[("variants", corpus, 3) for corpus in ("letters", "iam")],
     ],
 )
-def test_each_artefact_has_its_cells_which_all_differ(artefact, corpus, count):
+def test_the_cells_of_each_paper_table_differ(artefact, corpus, count):
     found = cells(artefact, corpus)
     assert len(found) == count
     assert len({dataclasses.replace(cell, description="") for cell in found.values()}) == count
@@ -220,7 +220,7 @@ def test_pieces_of_an_inner_convolution_fit_into_its_kernels():
     "name",
     ["table2/letters/pieces/prune0", "table3/letters/wfst", "fig5/letters/pieces200/marginal"],
 )
-def test_what_was_learned_of_the_texts_is_saved_and_loaded(name, tmp_path):
+def test_models_of_the_training_texts_are_saved_and_loaded(name, tmp_path):
     experiment = small(find(name), {})
     splits = load_data(experiment)
     recognizer = Recognizer.for_data(experiment, splits.train)
@@ -261,7 +261,7 @@ def test_the_loss_of_an_experiment_is_ctc():
     assert torch.allclose(losses, expected / batch.target_lengths, rtol=1e-4)
 
 
-def test_settings_are_read_as_their_types():
+def test_settings_are_parsed_by_type():
     changed = override(
         find("demo"),
         [
@@ -304,7 +304,7 @@ def test_settings_are_read_as_their_types():
         ),
     ],
 )
-def test_what_cannot_be_set_is_an_error_that_says_why(setting, message):
+def test_invalid_settings_are_errors_that_give_the_reason(setting, message):
     with pytest.raises(ValueError, match=message):
         override(find("demo"), [setting])
 
@@ -321,7 +321,7 @@ def test_experiments_survive_json():
         assert from_dict(json.loads(json.dumps(to_dict(experiment)))) == experiment, name
 
 
-def test_settings_that_a_file_leaves_out_are_the_usual_ones():
+def test_settings_missing_from_a_file_have_defaults():
     assert from_dict({"data": {}, "seed": 2}) == Experiment("", seed=2)
 
 
@@ -372,7 +372,7 @@ def test_settings_that_do_not_go_together_are_errors(settings, message):
         step(override(find("demo"), [*TINY, *settings]))
 
 
-def test_a_recogniser_needs_what_its_settings_want():
+def test_a_recogniser_needs_the_data_that_its_settings_name():
     experiment = override(find("table2/letters/letters/prune0"), TINY)
     tokenizer = load_data(experiment).train.tokenizer
     with pytest.raises(ValueError, match=r"transitions must be given if .* but it is NoneType"):

@@ -75,7 +75,7 @@ def test_a_file_names_and_changes_an_experiment(tmp_path, monkeypatch, name, tex
     )
 
 
-def test_the_command_line_is_above_the_file(tmp_path, monkeypatch):
+def test_the_command_line_overrides_the_file(tmp_path, monkeypatch):
     path = written(tmp_path, "a.toml", TOML)
     options = ["--set", "seed=8", "--set", "optim.epochs=3", "--out", "there"]
     found, folder = trained(monkeypatch, "demo", "--settings", path, *options)
@@ -137,7 +137,7 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path, name, text, message):
         ("experiment: demo", "a key must be a setting, but it is 'experiment' in 'a.yaml'"),
     ],
 )
-def test_what_a_file_cannot_set_is_an_error_that_names_it(tmp_path, monkeypatch, text, message):
+def test_an_invalid_setting_in_a_file_is_named(tmp_path, monkeypatch, text, message):
     monkeypatch.chdir(tmp_path)
     written(tmp_path, "a.yaml", text)
     with pytest.raises(ValueError, match=f"^override.*{message}"):
@@ -164,7 +164,7 @@ def test_settings_that_depend_on_each_other_are_checked_together():
         ),
     ],
 )
-def test_mistakes_are_one_line(tmp_path, monkeypatch, capsys, arguments, message):
+def test_errors_in_files_are_one_line(tmp_path, monkeypatch, capsys, arguments, message):
     monkeypatch.chdir(tmp_path)
     written(tmp_path, "a.yaml", "experiment: 3")
     written(tmp_path, "b.toml", "sed = 3")

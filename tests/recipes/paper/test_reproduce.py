@@ -25,7 +25,7 @@ def rows(path):
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
-def test_a_table_has_a_number_for_each_cell_beside_that_of_the_paper(tmp_path):
+def test_a_table_has_the_measured_and_the_published_number_of_each_cell(tmp_path):
     page, numbers = reproduce("table1", "letters", tmp_path, settings=TINY, quiet=True)
     header, _, *body = rows(page)
     assert header[:4] == ["n-gram", "no blank", "test", "paper"]
@@ -46,7 +46,7 @@ def test_a_table_has_a_number_for_each_cell_beside_that_of_the_paper(tmp_path):
     assert f"`arcgrad reproduce table1 --data letters {sets}`" in page.read_text()
 
 
-def test_what_is_done_is_not_trained_again_and_shared(tmp_path, monkeypatch):
+def test_finished_cells_are_reused_and_not_trained_again(tmp_path, monkeypatch):
     reproduce("variants", out=tmp_path, settings=TINY, quiet=True)
     trained = sorted(path.parent for path in tmp_path.glob("runs/**/result.json"))
     assert len(trained) == 4  # with CTC, the cell of Table 1
@@ -70,7 +70,7 @@ def test_a_damaged_result_is_an_error_that_names_it(tmp_path):
         reproduce("variants", out=tmp_path, settings=TINY, quiet=True)
 
 
-def test_cells_that_are_the_same_have_one_run(tmp_path):
+def test_equal_cells_have_one_run(tmp_path):
     experiments = PAPER_TABLES["fig5"].experiments("letters")
     folders = reproduction._run_folders(experiments, tmp_path)
     assert len(experiments) == 16
@@ -82,7 +82,7 @@ def test_cells_that_are_the_same_have_one_run(tmp_path):
     assert same == tmp_path / "table1/letters/ngram2/optional_blank"
 
 
-def test_an_interrupted_reproduction_goes_on(tmp_path, monkeypatch):
+def test_an_interrupted_reproduction_is_resumed(tmp_path, monkeypatch):
     def interrupted(experiment, out, **options):
         result = train(experiment, out, **options)
         return Result(0, result.best_cer, (), finished=False, interrupted=True)
@@ -107,7 +107,7 @@ def test_an_interrupted_reproduction_goes_on(tmp_path, monkeypatch):
         ("fig8", "letters", ["counts"]),
     ],
 )
-def test_each_artefact_is_made(artefact, corpus, pictures, tmp_path):
+def test_each_table_and_figure_is_written(artefact, corpus, pictures, tmp_path):
     settings = [*TINY, *(PIECES if corpus == "letters" else ["tokens.num_pieces=18"])]
     written = reproduce(artefact, corpus, tmp_path, settings=settings, quiet=True)
     stem = f"{artefact}-{corpus}"
@@ -121,7 +121,7 @@ def test_each_artefact_is_made(artefact, corpus, pictures, tmp_path):
         assert "<svg" in path.read_text()
 
 
-def test_figure_5_has_a_curve_for_each_way_to_spell(tmp_path):
+def test_figure_5_has_a_curve_for_each_number_of_pieces_and_loss(tmp_path):
     # One epoch for all sizes: the numbers of pieces of the catalog, made small by quick.
     settings = ["data.train=60", "data.validation=2", "data.test=2"]
     written = reproduce("fig5", "digits", tmp_path, settings=settings, quick=True, quiet=True)
@@ -147,7 +147,7 @@ def test_cells_can_be_trained_in_processes(tmp_path, capsys):
 
 
 @pytest.mark.serial
-def test_processes_end_with_the_one_that_started_them(tmp_path):
+def test_child_processes_end_with_their_parent(tmp_path):
     command = [sys.executable, "-m", "arcgrad.recipes.cli", "reproduce", "variants", "--quiet"]
     command += ["--jobs", "2", "--out", tmp_path, "--set", "data.train=40"]
     command += ["--set", "optim.epochs=1000"]
@@ -168,7 +168,7 @@ def test_processes_end_with_the_one_that_started_them(tmp_path):
     assert not alive
 
 
-def test_what_cannot_be_reproduced_is_an_error():
+def test_invalid_reproduction_requests_are_errors():
     with pytest.raises(ValueError, match="but it is 'table11'; did you mean 'table1'"):
         reproduce("table11")
     with pytest.raises(ValueError, match="table1 must be on one of letters, iam, but it is on"):
@@ -177,7 +177,7 @@ def test_what_cannot_be_reproduced_is_an_error():
         reproduce("fig8", "iam")
 
 
-def test_every_experiment_belongs_to_an_artefact():
+def test_every_experiment_belongs_to_a_table_or_figure():
     found = {"demo"}
     for artefact in PAPER_TABLES.values():
         for corpus in artefact.corpora:

@@ -51,7 +51,7 @@ def test_heat_is_the_probability_of_labels():
     assert np.allclose(image.get_array(), x.softmax(-1).numpy().T)
 
 
-def test_an_image_stands_above_its_frames():
+def test_an_image_is_drawn_above_its_frames():
     figure = plot_alignment(EMISSIONS, FRAMES, image=torch.rand(4, 20), title="a")
     above, heat = figure.axes[:2]
     assert above.images[0].get_extent()[:2] == heat.images[0].get_extent()[:2] == [0, 5]
@@ -84,13 +84,13 @@ def test_any_emissions_are_drawn(emissions, path):
     assert b"</svg>" in file.getvalue()
 
 
-def test_names_are_no_mathematics():
+def test_names_are_not_parsed_as_mathematics():
     figure = plot_alignment(torch.eye(2), [0, 1], tokens=["$", "$_{$"], title="$a_{$ costs $1")
     figure.savefig(io.BytesIO(), format="svg")
     assert names(figure) == ["$", "$_{$"]
 
 
-def test_few_labels_are_drawn_of_many():
+def test_only_a_few_of_many_labels_are_drawn():
     x = torch.zeros(200, 200)
     x[torch.arange(200), torch.arange(200)] = 20.0
     assert len(names(plot_alignment(x, []))) == MOST_LABELS

@@ -153,7 +153,7 @@ def test_the_worst_and_the_best_examples_are_shown(runs, tmp_path, monkeypatch):
     assert len(written(runs / "letters", tmp_path, examples=0).all("img")) == 5
 
 
-def test_several_runs_stand_side_by_side(runs, tmp_path):
+def test_several_runs_are_compared_on_one_page(runs, tmp_path):
     page = written([runs / "letters", runs / "bigram"], tmp_path, examples=1)
     assert "2 runs side by side" in page.text
     assert page.text.count("test-line-") == 2  # each example once, as both read it
@@ -206,7 +206,7 @@ def test_empty_texts_are_shown(runs, tmp_path, monkeypatch):
     assert "CER 100.00%" in page.text
 
 
-def test_a_run_whose_data_are_not_there_has_the_rest(runs, tmp_path):
+def test_a_run_without_its_data_has_the_other_sections(runs, tmp_path):
     run = tmp_path / "moved"
     shutil.copytree(runs / "speech", run)
     settings = json.loads((run / "experiment.json").read_text())
@@ -297,7 +297,7 @@ def test_the_nearest_experiment_is_that_of_the_table(runs):
     assert {"seed=7", *TINY} == set(found[4:-2:2])
 
 
-def test_a_page_is_the_same_again(runs, page, tmp_path):
+def test_a_page_is_deterministic(runs, page, tmp_path):
     again = written(runs / "letters", tmp_path, examples=1)
     sources = (p.source.replace(str(p.folder), "folder") for p in (page, again))
     assert len(set(sources)) == 1
@@ -312,7 +312,7 @@ def test_a_page_is_the_same_again(runs, page, tmp_path):
         (["a"], {"examples": -1}, "examples must not be negative, but it is -1"),
     ],
 )
-def test_what_cannot_be_reported_is_an_error(runs, options, message, tmp_path):
+def test_invalid_report_requests_are_errors(runs, options, message, tmp_path):
     with pytest.raises(ValueError, match=f"write_report: .*{message}"):
         write_report(runs, tmp_path / "report.html", **options)
     assert not list(tmp_path.iterdir())

@@ -51,7 +51,7 @@ def test_the_same_word_is_decomposed_as_its_frames_say():
     assert described(fast) == [("▁know", 0, 2)]
 
 
-def test_transitions_have_their_say():
+def test_transitions_decide_where_emissions_tie():
     """Where frames cannot tell, a large score of one pair decides."""
     graph = ag.ngram.dense_graph(len(PIECES) + 1, 2)
     table = np.zeros((len(PIECES) + 2, len(PIECES) + 1), np.float32)
@@ -65,7 +65,7 @@ def test_transitions_have_their_say():
         assert described(found[0]) == [(way[0], 0, 1), (way[1], 1, 2)]
 
 
-def test_what_does_not_fit_has_no_pieces():
+def test_infeasible_texts_have_no_pieces():
     assert inference.viterbi_decompositions(loss(), torch.zeros(1, 16), ["able able"]) == [[]]
     bare = agt.TransducerLoss(3, blank="optional")
     with pytest.raises(ValueError, match="must have a lexicon of pieces, but its lexicon is None"):

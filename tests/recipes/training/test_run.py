@@ -29,7 +29,7 @@ from arcgrad.recipes.training.progress import EpochMetrics, Position, Reporter
 ONE_EPOCH = override(BIGRAM, ["optim.epochs=1"])
 
 
-def test_a_run_knows_what_it_ran_with(tmp_path, monkeypatch):
+def test_a_run_records_its_environment(tmp_path, monkeypatch):
     settings = ["--set=data.train=4", "--set=data.validation=2", "--set=data.test=2", "--quiet"]
     monkeypatch.chdir(tmp_path)
     command = ["arcgrad", "train", "demo", *settings, "--epochs", "1", "--out", "my run"]
@@ -51,7 +51,7 @@ def test_a_run_knows_what_it_ran_with(tmp_path, monkeypatch):
     assert platform.node() not in found.values()
 
 
-def test_a_resumed_run_keeps_what_it_ran_with_before(tmp_path):
+def test_a_resumed_run_keeps_its_earlier_environments(tmp_path):
     train(ONE_EPOCH, tmp_path, quiet=True, command="first")
     train(BIGRAM, tmp_path, quiet=True, resume=True, command="second")
     train(BIGRAM, tmp_path, quiet=True, resume=True, command="third")
@@ -133,7 +133,7 @@ def test_each_epoch_has_its_time_without_validation(tmp_path, monkeypatch):
     assert rows[-1]["cpu_seconds"] >= sum(row["epoch_cpu_seconds"] for row in rows) - 0.002
 
 
-def test_the_time_of_an_epoch_goes_on_after_an_interruption(tmp_path, monkeypatch):
+def test_the_time_of_an_epoch_continues_after_an_interruption(tmp_path, monkeypatch):
     do, count = loop._Training.step, []
 
     def slow(self, *batch):
@@ -208,7 +208,7 @@ def test_a_bar_shows_loss_cer_rates_and_the_time_left(monkeypatch, capsys):
     assert re.search(r"learning rate 0.013 +(-:--:--|\d:\d\d:\d\d)", shown)
 
 
-def test_metrics_survive_being_sent():
+def test_metrics_survive_serialization():
     metrics = EpochMetrics(1 / 3, 2, Errors(1, 2, 3, 4), Errors(5, 6, 7, 8))
     assert EpochMetrics.from_list([float(number) for number in metrics.to_list()]) == metrics
     assert Position.from_dict(asdict(Position(1, metrics=metrics))) == Position(1, metrics=metrics)

@@ -66,7 +66,7 @@ def together(tmp_path_factory):
 
 
 @pytest.mark.parametrize(("name", "experiment"), [("bigram", BIGRAM_SGD), ("ctc", CTC_SGD)])
-def test_two_processes_learn_what_one_does(together, tmp_path, name, experiment):
+def test_two_processes_train_like_one(together, tmp_path, name, experiment):
     folder, (found, _), _ = together
     result = train(experiment, tmp_path, quiet=True)
     torch.manual_seed(experiment.seed)
@@ -84,7 +84,7 @@ def test_two_processes_learn_what_one_does(together, tmp_path, name, experiment)
     assert ("transitions" in two["criterion"]) == (name == "bigram")
 
 
-def test_a_run_that_is_interrupted_in_one_process_goes_on_where_it_was(together):
+def test_a_run_interrupted_in_one_process_is_resumed_exactly(together):
     folder, found, _ = together
     for results in found:
         assert results["stopped"]["interrupted"]
@@ -95,7 +95,7 @@ def test_a_run_that_is_interrupted_in_one_process_goes_on_where_it_was(together)
     assert not torch.equal(*states)  # each drops other units
 
 
-def test_all_processes_return_the_same(together):
+def test_all_processes_return_the_same_metrics(together):
     assert together[1][0] == together[1][1]
 
 
@@ -116,13 +116,13 @@ def test_a_nan_in_one_process_stops_all_and_the_joint_batch_is_saved(together):
     assert len(batch["inputs"]) == len(batch["ids"]) >= 3
 
 
-def test_time_is_over_for_all_processes_at_once(together):
+def test_the_time_limit_stops_all_processes_at_the_same_step(together):
     _, (found, _), _ = together
     assert found["short"]["epochs"] >= 1
     assert not found["short"]["finished"]
 
 
-def test_batches_that_cannot_be_shared_are_errors(together):
+def test_batches_that_cannot_be_split_are_errors(together):
     folder, (found, _), _ = together
     assert found["odd"] == (
         "ValueError: train: optim.batch_size must be a multiple of the number of processes, 2, "

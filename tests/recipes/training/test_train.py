@@ -30,7 +30,7 @@ def interrupt_at(monkeypatch, step):
     monkeypatch.setattr(loop._Training, "step", interrupted)
 
 
-def test_one_epoch_and_a_resumed_one_are_two_epochs(tmp_path):
+def test_one_epoch_and_a_resumed_epoch_equal_two_epochs(tmp_path):
     whole = train(SGD, tmp_path / "whole", quiet=True)
     half = train(override(SGD, ["optim.epochs=1"]), tmp_path / "halves", quiet=True)
     assert (half.epochs, half.finished) == (1, True)
@@ -41,7 +41,7 @@ def test_one_epoch_and_a_resumed_one_are_two_epochs(tmp_path):
 
 
 @pytest.mark.parametrize("step", [1, 3, 5])
-def test_an_interrupted_run_goes_on_where_it_was(tmp_path, monkeypatch, step):
+def test_an_interrupted_run_is_resumed_exactly(tmp_path, monkeypatch, step):
     # Three batches make an epoch: the third step is the last of one.
     train(BIGRAM, tmp_path / "whole", quiet=True)
     with monkeypatch.context() as patch:
@@ -85,18 +85,18 @@ def test_a_run_keeps_the_versions_and_options_of_its_training(tmp_path):
     assert (kept["device"], kept["threads"], kept["max_seconds"]) == ("cpu", 1, 900)
 
 
-def test_a_run_without_numbers_has_none(tmp_path):
+def test_a_run_without_epochs_has_no_metrics(tmp_path):
     assert load_history(tmp_path) == []
 
 
 @pytest.mark.parametrize("text", ["{", "3"])
-def test_numbers_that_are_damaged_are_errors(tmp_path, text):
+def test_damaged_metrics_are_errors(tmp_path, text):
     (tmp_path / "metrics.jsonl").write_text(text)
     with pytest.raises(ValueError, match=r"load_history: .* must have a line of JSON for each epo"):
         load_history(tmp_path)
 
 
-def test_the_test_gives_each_example_in_its_order(tmp_path):
+def test_evaluation_returns_the_examples_in_order(tmp_path):
     train(BIGRAM, tmp_path, quiet=True)
     splits = load_data(BIGRAM)
     assert [e.reference for e in evaluate_run(tmp_path).examples] == splits.test.texts
@@ -160,7 +160,7 @@ def test_a_loss_that_is_nan_stops_the_training_and_saves_the_batch(tmp_path, mon
     assert len(batch["inputs"]) == len(batch["texts"]) == len(batch["ids"])
 
 
-def test_a_training_stops_when_its_time_is_over(tmp_path, capsys):
+def test_training_stops_at_its_time_limit(tmp_path, capsys):
     endless = override(BIGRAM, ["optim.epochs=100000"])
     result = train(endless, tmp_path, max_seconds=0.3)
     assert capsys.readouterr().out.endswith("stopped at the time limit of 0.3 s\n")
@@ -169,7 +169,7 @@ def test_a_training_stops_when_its_time_is_over(tmp_path, capsys):
     assert (tmp_path / "best.pt").exists()
 
 
-def test_a_training_without_time_is_an_error(tmp_path):
+def test_a_time_limit_must_be_positive(tmp_path):
     with pytest.raises(ValueError, match="max_seconds must be positive, but it is 0"):
         train(BIGRAM, tmp_path, max_seconds=0)
     assert not list(tmp_path.iterdir())
@@ -194,7 +194,7 @@ def test_a_run_is_never_overwritten_or_resumed_with_other_settings(tmp_path):
         train(override(BIGRAM, ["seed=1"]), tmp_path, resume=True, quiet=True)
 
 
-def test_runs_that_are_not_there_are_errors(tmp_path):
+def test_missing_runs_are_errors(tmp_path):
     with pytest.raises(ValueError, match=r"the folder of a run must have experiment.json, but"):
         load_run(tmp_path)
     with pytest.raises(ValueError, match="the checkpoint must be 'best' or 'last', but it is 'x'"):
@@ -204,7 +204,7 @@ def test_runs_that_are_not_there_are_errors(tmp_path):
         evaluate_run(tmp_path, "exam")
 
 
-def test_threads_of_torch_are_as_before(tmp_path):
+def test_training_restores_the_number_of_torch_threads(tmp_path):
     before = torch.get_num_threads()
     train(override(BIGRAM, ["optim.epochs=1"]), tmp_path, quiet=True, threads=1)
     assert torch.get_num_threads() == before
