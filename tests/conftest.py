@@ -1,4 +1,4 @@
-"""Hypothesis profiles and fixtures shared by the suite.
+"""Hypothesis profiles and common fixtures.
 
 `HYPOTHESIS_PROFILE=nightly pytest` searches long and at random; the default `dev` profile is quick
 and draws the same examples in every run.
@@ -7,9 +7,12 @@ and draws the same examples in every run.
 import os
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+TESTS = Path(__file__).parent
 
 slow_draws_are_fine = [
     HealthCheck.too_slow,
@@ -36,7 +39,7 @@ settings.load_profile(profile)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # A shell has jobs in the background ignore it, and so would the programs that tests start.
+    # Background jobs of a shell ignore SIGINT, and programs that tests start would inherit this.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if not config.pluginmanager.hasplugin("xdist"):
@@ -49,18 +52,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Groups of tests that one worker of pytest-xdist runs, with `--dist loadgroup`."""
+    """Put tests with common fixtures into groups that one worker of pytest-xdist runs."""
     for item in items:
         if item.get_closest_marker("serial"):
             item.add_marker(pytest.mark.xdist_group("serial"))
-        elif item.path.parent.name == "recipes":
+        elif "recipes" in item.path.relative_to(TESTS).parts:
             # Their fixtures train models, once per module.
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
 def pytest_collection_finish() -> None:
-    # The workers of pytest-xdist have about one processor each. The threads of arcgrad stay: they
-    # sleep when they find no work, and most tests of batches are about them.
+    # The workers of pytest-xdist have about one processor each. The threads of arcgrad
+    # stay: they sleep without work, and most tests of batches check them.
     if "PYTEST_XDIST_WORKER" in os.environ and "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
 
@@ -77,7 +80,7 @@ def threads():
 
 @pytest.fixture
 def threshold():
-    """`threshold(name, value)` sets a size at which the code takes another path, for one test."""
+    """`threshold(name, value)` sets, for one test, a size above which another code path runs."""
     from arcgrad import _core
 
     before = {}
@@ -93,7 +96,7 @@ def threshold():
 
 @pytest.fixture
 def one_torch_thread():
-    """On a busy machine the threads of torch wait for one another."""
+    """One thread of torch: on a busy machine several wait for one another."""
     import torch
 
     before = torch.get_num_threads()

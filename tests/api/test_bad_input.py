@@ -1,4 +1,4 @@
-"""Whatever comes in, the answer is an exception with op, rule and value; never a crash."""
+"""Invalid arguments raise an exception that names the op, the rule and the value."""
 
 import math
 import re
@@ -15,18 +15,18 @@ import arcgrad as ag
 REFUSALS = (ValueError, TypeError, OverflowError)
 
 # `<op>: <rule>, but <value>`, with the element where there is a list.
-FORM = re.compile(r"^\w+( \(element \d+ of \d+\))?: .+, but .+", re.DOTALL)
+FORMAT = re.compile(r"^\w+( \(element \d+ of \d+\))?: .+, but .+", re.DOTALL)
 
 
 def refuse(call, *arguments, **options):
-    """The call raises one of the three, and a ValueError of the library has the right form."""
+    """The call raises one of three types, and the message of a ValueError has the right format."""
     with pytest.raises(REFUSALS) as caught:
         call(*arguments, **options)
     return str(caught.value)
 
 
-def assert_form(message, *parts):
-    assert FORM.match(message), message
+def assert_format(message, *parts):
+    assert FORMAT.match(message), message
     for part in parts:
         assert str(part) in message, message
 
@@ -47,33 +47,33 @@ WRONG_NODES = [-1, 3, 100, 2**31 - 1, -(2**31)]
 )
 def test_invalid_node_ids(method, node, graph):
     before = snapshot(graph)
-    assert_form(refuse(getattr(graph, method), node), method, 3, node)
+    assert_format(refuse(getattr(graph, method), node), method, 3, node)
     assert snapshot(graph) == before
 
 
 @pytest.mark.parametrize("arc", [-1, 2, 100, 2**31 - 1])
 @pytest.mark.parametrize("method", ["src_node", "dst_node", "ilabel", "olabel", "weight"])
 def test_invalid_arc_ids(method, arc, graph):
-    assert_form(refuse(getattr(graph, method), arc), method, 2, arc)
+    assert_format(refuse(getattr(graph, method), arc), method, 2, arc)
 
 
 @pytest.mark.parametrize("arc", [-1, 2, 2**31 - 1])
 def test_setting_the_weight_of_an_invalid_arc(arc, graph):
-    assert_form(refuse(graph.set_weight, arc, 0.0), "set_weight", 2, arc)
+    assert_format(refuse(graph.set_weight, arc, 0.0), "set_weight", 2, arc)
 
 
 @pytest.mark.parametrize("node", WRONG_NODES)
 def test_arcs_between_invalid_nodes(node, graph):
-    assert_form(refuse(graph.add_arc, node, 0, 0), "add_arc", 3, node)
-    assert_form(refuse(graph.add_arc, 0, node, 0), "add_arc", 3, node)
+    assert_format(refuse(graph.add_arc, node, 0, 0), "add_arc", 3, node)
+    assert_format(refuse(graph.add_arc, 0, node, 0), "add_arc", 3, node)
 
 
 @pytest.mark.parametrize("label", [-2, -100, -(2**31)])
 def test_invalid_labels(label, graph):
-    assert_form(refuse(graph.add_arc, 0, 1, label), "add_arc", label)
-    assert_form(refuse(graph.add_arc, 0, 1, 0, label), "add_arc", label)
-    assert_form(refuse(ag.chain_graph, [0, label]), "chain_graph", label)
-    assert_form(refuse(ag.remove, graph, label), "remove", label)
+    assert_format(refuse(graph.add_arc, 0, 1, label), "add_arc", label)
+    assert_format(refuse(graph.add_arc, 0, 1, 0, label), "add_arc", label)
+    assert_format(refuse(ag.chain_graph, [0, label]), "chain_graph", label)
+    assert_format(refuse(ag.remove, graph, label), "remove", label)
 
 
 @pytest.mark.parametrize("number", BIG)
@@ -144,7 +144,7 @@ def arrays(**changes):
 )
 def test_invalid_graph_arrays(changes, parts):
     assert ag.Graph.from_arrays(**arrays()).num_arcs() == 2
-    assert_form(refuse(ag.Graph.from_arrays, **arrays(**changes)), "from_arrays", *parts)
+    assert_format(refuse(ag.Graph.from_arrays, **arrays(**changes)), "from_arrays", *parts)
 
 
 @pytest.mark.parametrize(
@@ -215,14 +215,14 @@ def test_weights_of_the_wrong_length_or_type(bad, graph):
 
 @pytest.mark.parametrize("length", [0, 1, 3, 1000])
 def test_the_length_of_weights_is_named(length, graph):
-    assert_form(refuse(graph.set_weights, np.zeros(length)), "set_weights", 2, length)
+    assert_format(refuse(graph.set_weights, np.zeros(length)), "set_weights", 2, length)
 
 
 def test_huge_sizes_fail_before_memory_does():
-    assert_form(refuse(ag.linear_graph, 2**30, 2**30), "linear_graph", 2**60)
-    assert_form(refuse(ag.linear_graph, 2**31 - 1, 1), "linear_graph", "2147483648")
-    assert_form(refuse(ag.linear_graph, -1, 5), "linear_graph", -1)
-    assert_form(refuse(ag.linear_graph, 5, -1), "linear_graph", -1)
+    assert_format(refuse(ag.linear_graph, 2**30, 2**30), "linear_graph", 2**60)
+    assert_format(refuse(ag.linear_graph, 2**31 - 1, 1), "linear_graph", "2147483648")
+    assert_format(refuse(ag.linear_graph, -1, 5), "linear_graph", -1)
+    assert_format(refuse(ag.linear_graph, 5, -1), "linear_graph", -1)
 
 
 def test_weights_of_linear_graphs_of_wrong_shape():
@@ -286,7 +286,7 @@ def test_binary_ops_reject_arguments_that_are_not_graphs(op, graph):
 @pytest.mark.parametrize("op", [ag.shortest_distance, ag.arc_posteriors, ag.remove])
 @pytest.mark.parametrize("semiring", ["", "LOG", "max", "log ", "\0log"])
 def test_unknown_semirings(op, semiring, graph):
-    assert_form(refuse(op, graph, semiring=semiring), op.__name__, "semiring")
+    assert_format(refuse(op, graph, semiring=semiring), op.__name__, "semiring")
     with pytest.raises(TypeError):
         op(graph, semiring=3)
     with pytest.raises(TypeError):
@@ -296,7 +296,7 @@ def test_unknown_semirings(op, semiring, graph):
 @pytest.mark.parametrize("number", [0, -1, -100, 10**6])
 def test_wrong_numbers_of_threads(number):
     before = ag.get_num_threads()
-    assert_form(refuse(ag.set_num_threads, number), "set_num_threads", number)
+    assert_format(refuse(ag.set_num_threads, number), "set_num_threads", number)
     assert ag.get_num_threads() == before
     for junk in (None, 1.5, "2"):
         with pytest.raises(TypeError):
@@ -312,7 +312,7 @@ def test_wrong_dtypes():
 
 
 def test_wrong_sample_arguments(graph):
-    assert_form(refuse(ag.sample, graph, -1, seed=0), "sample", -1)
+    assert_format(refuse(ag.sample, graph, -1, seed=0), "sample", -1)
     for options in ({"seed": "a"}, {"seed": 1.5}, {"max_length": "a"}):
         with pytest.raises(TypeError):
             ag.sample(graph, **options)
@@ -321,9 +321,9 @@ def test_wrong_sample_arguments(graph):
 @pytest.mark.parametrize("seed", [-1, 2**64, 2**70])
 def test_a_seed_has_64_bits(seed, graph):
     for op, arguments in ((ag.sample, [graph]), (ag.sample, [[graph]])):
-        assert_form(refuse(op, *arguments, seed=seed), "sample", "the seed", seed)
+        assert_format(refuse(op, *arguments, seed=seed), "sample", "the seed", seed)
     message = refuse(ag.rand_equivalent, graph, graph, seed=seed)
-    assert_form(message, "rand_equivalent", "the seed", seed)
+    assert_format(message, "rand_equivalent", "the seed", seed)
     ag.sample(graph, seed=2**64 - 1)
     ag.sample(graph, seed=np.int64(3))
 
@@ -332,12 +332,12 @@ def test_a_list_with_an_element_that_is_not_a_graph(graph):
     for op in (ag.forward_score, ag.remove, ag.sample, ag.arc_posteriors, ag.backward, ag.explain):
         with pytest.raises(TypeError) as caught:
             op([graph, None])
-        assert_form(str(caught.value), f"{op.__name__} (element 1 of 2)", "a Graph", "NoneType")
+        assert_format(str(caught.value), f"{op.__name__} (element 1 of 2)", "a Graph", "NoneType")
     for op in (ag.intersect, ag.add, ag.sequence_loss, ag.beam_search, ag.outer_score, ag.grad):
         for arguments in (([graph, graph, "a"], graph), ([graph], [graph, graph, "a"])):
             with pytest.raises(TypeError) as caught:
                 op(*arguments)
-            assert_form(str(caught.value), f"{op.__name__} (element 2 of 3)", "a Graph", "str")
+            assert_format(str(caught.value), f"{op.__name__} (element 2 of 3)", "a Graph", "str")
     with pytest.raises(TypeError, match=r"hvp \(element 0 of 1\): it must be a Graph"):
         ag.hvp(graph, [3], [graph])
     with pytest.raises(TypeError, match=r"best_paths \(element 0 of 1\): it must be a Graph"):
@@ -390,14 +390,14 @@ def test_wrong_grad_arguments(graph):
 
 
 def test_lists_of_lengths_that_do_not_match(graph):
-    assert_form(refuse(ag.compose, [graph] * 2, [graph] * 3), "compose", 2, 3)
-    assert_form(refuse(ag.add, [graph] * 4, [graph] * 3), "add", 4, 3)
+    assert_format(refuse(ag.compose, [graph] * 2, [graph] * 3), "compose", 2, 3)
+    assert_format(refuse(ag.add, [graph] * 4, [graph] * 3), "add", 4, 3)
 
 
 def test_a_bad_element_is_named(graph):
     bad = build(2, {0}, {1}, [(0, 1, 0, 0, math.nan)])
     message = refuse(ag.forward_score, [graph] * 5 + [bad] + [graph] * 2)
-    assert_form(message, "forward_score (element 5 of 8)", "arc 0")
+    assert_format(message, "forward_score (element 5 of 8)", "arc 0")
 
 
 number = st.one_of(
@@ -435,7 +435,7 @@ def test_any_arrays_build_a_graph_or_are_refused(src, dst, ilabel, weight, start
             src, dst, ilabel, weight=weight or None, start=start, accept=start, num_nodes=num_nodes
         )
     except ValueError as error:
-        assert_form(str(error), "from_arrays")
+        assert_format(str(error), "from_arrays")
     else:
         assert graph.num_arcs() == len(src) == len(dst) == len(ilabel)
         assert all(0 <= n < graph.num_nodes() for n in [*src, *dst, *start])
@@ -450,7 +450,7 @@ def test_scoring_any_weights_gives_a_number_or_is_refused(graph, values):
         try:
             score = op(graph)
         except ValueError as error:
-            assert_form(str(error), op.__name__, "arc")
+            assert_format(str(error), op.__name__, "arc")
             assert any(math.isnan(v) or v == math.inf for v in values)
         else:
             assert not math.isnan(score.item())

@@ -150,7 +150,7 @@ def test_a_product_that_is_too_large_is_refused_without_materializing_it(tmp_pat
     with pytest.raises(ValueError, match=r"draw: .*, but it has up to \d+ nodes .* not built"):
         ag.draw(product, tmp_path / "graph.svg")
     assert "not built" in repr(product)
-    # The factors alone would not say that this one is small.
+    # The sizes of the factors alone do not show that this product is small.
     small = ag.intersect(ag.chain_graph([0] * 40), ag.linear_graph(40, 3))
     assert small._repr_svg_() is not None
 

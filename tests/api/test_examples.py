@@ -1,4 +1,4 @@
-"""The examples: each is short, runs, and is what brute force says it is."""
+"""The examples: each is short, runs, and agrees with enumeration."""
 
 import importlib.util
 import itertools
@@ -70,7 +70,7 @@ def test_a_linear_chain_crf_sums_over_all_tags():
 
 
 def segmentations(frames, num_labels, longest):
-    """All lists of segments (label, length) that have so many frames."""
+    """All lists of segments (label, length) with this total number of frames."""
     if frames == 0:
         return [[]]
     return [
@@ -154,7 +154,7 @@ def test_em_steps_never_lower_the_likelihood():
 
 
 def all_edits(costs, source, target, num_symbols):
-    """The costs of every way to edit one into the other."""
+    """The costs of all edit sequences from one string to the other."""
     if not source and not target:
         return [0.0]
     found = []

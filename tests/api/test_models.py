@@ -46,7 +46,7 @@ def shake(module):
 
 
 def networks():
-    """Small ones of every kind, and the shape of an input of T frames."""
+    """A small network of every kind, and the shape of its input of T frames."""
     torch.manual_seed(0)
     groups = [TDSGroup(2, 1, (2, 2)), TDSGroup(3, 1, (2, 1))]
     return {
@@ -188,7 +188,7 @@ def test_all_frames_are_the_default():
 
 
 def test_numbers_of_parameters_of_table_3():
-    """Two hundred pieces of 410 letters, two of which repeat a letter; 78 letters and a blank."""
+    """200 word pieces of 410 letters, two of which repeat a letter; 78 letters and a blank."""
     letters = [chr(ord("0") + i) for i in range(78)]
     pieces = [letters[i % 78] + letters[(i * 7 + 1 + i // 78) % 78] for i in range(300)]
     pieces = list(dict.fromkeys(p for p in pieces if p[0] != p[1]))[:188]
@@ -256,7 +256,7 @@ def test_small_networks_are_small():
 
 
 def test_the_small_network_learns():
-    """Which of two rows is bright, column by column, after a few steps."""
+    """The network learns to tell which of two rows is bright in each column."""
     torch.manual_seed(0)
     network = TDS2d.preset("small", 16, 2, dropout=0.0)
     labels = torch.randint(0, 2, (4, 12), generator=torch.Generator().manual_seed(3))
@@ -273,7 +273,7 @@ def test_the_small_network_learns():
     assert (out.argmax(-1) == labels).float().mean() > 0.95
 
 
-# What modules must do
+# Copying, pickling, compiling and modes of modules
 
 
 @every_network
@@ -290,7 +290,7 @@ def test_networks_can_be_copied_and_pickled(kind):
 
 
 @every_network
-@pytest.mark.filterwarnings("ignore")  # of the compiler itself
+@pytest.mark.filterwarnings("ignore")  # a warning of the compiler itself
 def test_networks_can_be_compiled(kind):
     network, shape = networks()[kind]
     network.eval()

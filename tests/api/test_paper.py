@@ -183,7 +183,7 @@ def ctc_tokens(tokens=(A, B, C)):
 
 
 def ctc_alignments():
-    """Figure 3b, drawn by hand: blanks around "ab" where wanted."""
+    """Figure 3b, drawn by hand: optional blanks around "ab"."""
     arcs = [
         (0, 0, BLANK, eps),
         (0, 1, A, A),

@@ -37,7 +37,7 @@ def within(number, least, most):
 
 
 def gaps_fit(tokens, runs):
-    """Whether the blanks before, between and after the tokens of `runs` are allowed."""
+    """Whether the numbers of blanks before, between and after the tokens of `runs` are allowed."""
     forced = tokens.blank == "forced"
     if forced and not (runs and runs[0][0] == runs[-1][0] == tokens.blank_label):
         return False
@@ -205,7 +205,7 @@ def test_the_token_graph_of_many_tokens_is_small():
         graph = tokens.graph()
         assert graph.num_arcs() < 10 * 1000
         assert graph.num_nodes() < 4 * 1000
-    # Of 1000 labels in 3 frames, all that are no repeat: scored without building a product.
+    # All sequences of 3 frames over 1000 labels without repeats, scored without the product.
     score = ag.forward_score(ag.compose(frames_of(3, 1000), Tokens.ctc(1000).graph()))
     assert score.item() == pytest.approx(3 * math.log(1000))
 
@@ -416,8 +416,8 @@ KERNELS = [
 @pytest.mark.parametrize("tokens", KERNELS, ids=repr)
 def test_alignments_of_labels_use_the_diagonal_kernel(tokens):
     target = [1, 2, 2, 3, 4, 1, 3, 3, 2, 1]
-    for form in (target, ag.chain_graph(target)):
-        product = ag.intersect(alignment_graph(tokens, form), ag.linear_graph(18, 5))
+    for labels in (target, ag.chain_graph(target)):
+        product = ag.intersect(alignment_graph(tokens, labels), ag.linear_graph(18, 5))
         assert ag.explain(product).kernel == "diagonal"
 
 
@@ -443,7 +443,7 @@ def test_weights_of_alignments_can_be_learned():
 
 @given(acceptors(num_labels=2, max_nodes=4, max_arcs=6), st.integers(0, 4), kinds())
 def test_alignments_of_lattices(target, length, tokens):
-    # Labels of the target are 0 and 1; a blank in their way moves them.
+    # Labels of the target are 0 and 1; a blank label below them shifts them up.
     blank = tokens.blank_label
     target = relabelled(target, blank)
     expected = {y: score for (y, _), score in language(target).items()}
@@ -508,7 +508,7 @@ def test_a_chain_gives_the_same_graph_as_its_labels(data, tokens):
     graph = alignment_graph(tokens, ag.chain_graph(target, dtype="float64"))
     labels = alignment_graph(tokens, target, dtype="float64")
     assert snapshot(graph) == snapshot(labels)
-    # Whatever the numbers of its nodes.
+    # The numbers of its nodes do not matter.
     order = data.draw(st.permutations(range(len(target) + 1)))
     arcs = [(order[i], order[i + 1], label) for i, label in enumerate(target)]
     mixed = build(len(order), {order[0]}, {order[-1]}, arcs)
@@ -607,7 +607,7 @@ def test_several_targets_in_every_format(build_graph, dtype):
     rows, lengths, padded, joined = rows_and_lengths()
     expected = [snapshot(build_graph(row)) for row in rows]
     padded, joined = padded.astype(dtype), joined.astype(dtype)
-    forms = [
+    formats = [
         build_graph(rows),
         build_graph(tuple(tuple(row) for row in rows)),
         build_graph([np.array(row, dtype) for row in rows]),
@@ -619,8 +619,8 @@ def test_several_targets_in_every_format(build_graph, dtype):
         build_graph(joined.tolist(), lengths=lengths),
         build_graph(np.repeat(joined, 2)[::2], lengths=lengths),
     ]
-    for form in forms:
-        assert [snapshot(graph) for graph in form] == expected
+    for item in formats:
+        assert [snapshot(graph) for graph in item] == expected
     square = build_graph(np.array([[1, 2], [3, 3]], dtype))
     assert [snapshot(g) for g in square] == [snapshot(build_graph(r)) for r in ([1, 2], [3, 3])]
 
@@ -628,9 +628,9 @@ def test_several_targets_in_every_format(build_graph, dtype):
 def test_one_target_in_every_format():
     expected = snapshot(ctc_graph([1, 2, 2]))
     array = np.array([1, 2, 2])
-    forms = [(1, 2, 2), range(1, 3), array, array.astype(np.uint8), array.astype(np.int32)]
-    forms += [list(array), np.array([1, 0, 2, 0, 2])[::2]]
-    found = [ctc_graph(form) for form in forms]
+    formats = [(1, 2, 2), range(1, 3), array, array.astype(np.uint8), array.astype(np.int32)]
+    formats += [list(array), np.array([1, 0, 2, 0, 2])[::2]]
+    found = [ctc_graph(item) for item in formats]
     assert snapshot(found.pop(1)) == snapshot(ctc_graph([1, 2]))
     assert [snapshot(graph) for graph in found] == [expected] * len(found)
 
@@ -647,7 +647,7 @@ def test_several_target_graphs_are_a_list():
 
 
 class Tensor:
-    """What a tensor of another library shows of itself."""
+    """A tensor of another library, which offers DLPack only."""
 
     def __init__(self, array):
         self.array = array

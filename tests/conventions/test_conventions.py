@@ -13,7 +13,7 @@ import arcgrad.torch as agt
 
 ROOT = Path(__file__).parents[2]
 
-# Public functions that are no ops: they compare, build, differentiate, schedule, or use files.
+# Public functions that are not ops: they compare, build, differentiate, schedule, or use files.
 COMPARE = {"equal", "isomorphic", "rand_equivalent"}
 BUILD = {"linear_graph", "linear_graphs", "scalar_graph", "chain_graph"}
 NOT_OPS = {
@@ -115,7 +115,7 @@ def documented():
 
 
 def is_member(name):
-    """Whether a name is that of a member of a class."""
+    """Whether the name is of a member of a class."""
     return name.rpartition(".")[0] in DOCUMENTED
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PLACES = (
+PATHS = (
     *("csrc", "bindings", "python", "tests", "docs", "benchmarks", "examples", "scripts"),
     *("cmake", ".github", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile"),
     *("CMakeLists.txt", "pyproject.toml", ".pre-commit-config.yaml"),
@@ -32,6 +32,8 @@ FORBIDDEN = {
     r"at first look|at_first_look|at the first look": "lazily, on first access",
     r"says? it straight": "state it",
     r"is asked for ahead|asks? for ahead": "prefetch",
+    r"in (?:its|his|one's|their) own right": "separately",
+    r"curvature": "hvp, Hessian-vector product",
     r"settles?|settled|settling": "name what is done: materialize, compute, wait",
 }
 
@@ -40,7 +42,7 @@ FORBIDDEN = {
 def texts():
     """(path, lines) of every tracked text of the project, without generated files."""
     done = subprocess.run(
-        ["git", "ls-files", "-z", "--", *PLACES], cwd=ROOT, capture_output=True, check=False
+        ["git", "ls-files", "-z", "--", *PATHS], cwd=ROOT, capture_output=True, check=False
     )
     if done.returncode:
         pytest.skip("not a git checkout")

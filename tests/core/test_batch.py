@@ -269,7 +269,7 @@ def test_the_default_respects_affinity_and_openmp():
 
 
 def test_a_batch_releases_the_gil(threads):
-    # One Python thread scores while the other counts: the lock of the interpreter is free.
+    # One Python thread scores while the other counts, so the GIL must be free.
     threads(1)
     rng = np.random.default_rng(0)
     src = rng.integers(0, 49_999, 1_000_000)
@@ -338,7 +338,7 @@ def test_an_exit_exception_starts_no_further_calls(number, kind, threads):
     with pytest.raises(kind):
         ag.parallel_for(work, range(1000))
     assert len(calls) < 50
-    with pytest.raises(ZeroDivisionError):  # what was interrupted does not stop what follows
+    with pytest.raises(ZeroDivisionError):  # the next call runs to its end
         ag.parallel_for(lambda i: calls.append(i) or 1 // i, range(100))
     assert calls[-1] == 99 or number > 1
     assert len(calls) < 150
@@ -400,7 +400,7 @@ except KeyboardInterrupt:
 def test_parallel_for_uses_several_threads(threads):
     threads(2)
     barrier = threading.Barrier(2, timeout=300)
-    # Both calls must be under way at once to pass the barrier.
+    # Both calls must run at the same time to pass the barrier.
     assert len(ag.parallel_for(lambda _: barrier.wait(), range(2))) == 2
 
 

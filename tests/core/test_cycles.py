@@ -12,7 +12,7 @@ from tools import build, weights
 
 import arcgrad as ag
 
-# Some of these are lost beside others by rounding. Any sum of a few is exact as a fraction.
+# Rounding drops the small ones from a sum with large ones. A fraction holds the exact sum.
 FAR_APART = [0.0, -1.0, -0.5, 0.25, 2.0, 1e-9, -1e-7, -3.0, -1e8, -1e16, -1e30]
 
 
@@ -97,7 +97,7 @@ def test_small_gains_add_up_along_a_large_cycle():
 
 
 def test_best_paths_through_a_large_cycle_do_not_take_quadratic_time():
-    # In this order of nodes, going through all of them round after round would take minutes.
+    # In this order of nodes, repeated passes over all of them would take minutes.
     order = np.random.default_rng(0).permutation(200_000)
     graph = ring(order, np.full(len(order), -0.5), accept=order[-1])
     assert ag.viterbi_score(graph).item() == -0.5 * (len(order) - 1)
@@ -109,7 +109,7 @@ def test_a_cycle_with_a_tiny_gain_does_not_trap_the_path(gain):
     weight = np.repeat([1.0, -1.0], half)
     weight[-1] += gain
     graph = ring(np.arange(2 * half), weight, accept=2 * half - 1)
-    if gain < 2e-13:  # no more than what rounding may make of zero
+    if gain < 2e-13:  # within the rounding error of zero
         assert ag.viterbi_path(graph).num_arcs() == 2 * half - 1
         assert ag.viterbi_score(graph).item() == 1.0
         return
@@ -121,7 +121,7 @@ def test_a_cycle_with_a_tiny_gain_does_not_trap_the_path(gain):
 
 
 def test_gains_within_rounding_do_not_lengthen_the_best_path():
-    # All ways between two nodes have the same sum, but for rounding of decimals.
+    # All paths between two nodes have the same sum, except for rounding of decimals.
     rng = np.random.default_rng(0)
     count = 8000
     order = rng.permutation(count)

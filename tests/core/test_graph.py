@@ -1,4 +1,4 @@
-"""Building graphs, looking at them, and handing their weights around."""
+"""Building graphs, their accessors and views, copies, and their weights."""
 
 import copy
 import math
@@ -126,7 +126,7 @@ def test_dtypes_may_be_names_or_numpy_types(dtype):
     assert ag.Graph(dtype=dtype).dtype == np.dtype(dtype)
 
 
-# Looking
+# Accessors
 
 
 def test_every_accessor(graph):
@@ -510,15 +510,15 @@ def test_linear_graphs_need_numbers():
         ag.linear_graphs([[[1], [1, 2]]])
 
 
-@pytest.mark.parametrize("share", [ag.Graph.detach, ag.negate])
+@pytest.mark.parametrize("alias", [ag.Graph.detach, ag.negate])
 @pytest.mark.parametrize("num_arcs", [70, 70_000])
-def test_a_shared_graph_grows_into_memory_of_its_own(share, num_arcs):
+def test_a_shared_graph_grows_into_memory_of_its_own(alias, num_arcs):
     graph = ag.Graph(calc_grad=False)
     graph.add_node(start=True)
     graph.add_node(accept=True)
     for _ in range(num_arcs):
         graph.add_arc(0, 1, 0)
-    shared = share(graph)
+    shared = alias(graph)
     graph.set_weight(0, 0.0)
     for _ in range(num_arcs):
         graph.add_arc(0, 1, 0, 0, 1.0)

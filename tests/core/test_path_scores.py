@@ -1,7 +1,7 @@
-"""Path scores over arcs in order: sums as by the general recursion, best paths by their meaning.
+"""Path scores of graphs with arcs in topological order, against slower references.
 
-Graphs whose arcs reach far run other loops, which prefetch. Their tests lower the sizes from which
-on they run, so that thousands of arcs are enough.
+Graphs whose arcs span many nodes run other loops, which prefetch. Their tests lower the thresholds
+of these loops, so that thousands of arcs are enough.
 """
 
 import math
@@ -13,13 +13,13 @@ from tools import weights
 
 import arcgrad as ag
 
-NEAR = 64  # nodes that near arcs span at most, where tests lower that size
-FAR = 4000  # nodes of a graph whose arcs reach far
+NEAR = 64  # the lowered threshold: nodes that near arcs span at most
+FAR = 4000  # nodes of a graph with far arcs
 
 
 @pytest.fixture
 def far(threshold):
-    """Lower the sizes from which on the loops for far arcs run and prefetch."""
+    """Lower the thresholds above which the loops for far arcs run and prefetch."""
     threshold("near_nodes", NEAR)
     threshold("prefetched_arcs", 1000)
 
@@ -41,7 +41,7 @@ class Arcs:
         self.seed = rng.normal(size=num_nodes)
 
     def reaches_far(self):
-        """Whether the loops for far arcs run, as many nodes alone do not say."""
+        """Whether the loops for far arcs run; the number of nodes alone does not decide it."""
         return np.mean(self.dst - self.src > NEAR) > 1 / 8
 
     def graph(self, order, dtype="float64"):
@@ -57,7 +57,7 @@ class Arcs:
         )
 
     def results(self, order, dtype="float64"):
-        """Scores and derivatives of a graph with the arcs in that order, those of arcs in ours."""
+        """Scores and derivatives of a graph with arcs in `order`; values of arcs in our order."""
         graph = self.graph(order, dtype)
 
         def ours(gradient):
@@ -68,7 +68,7 @@ class Arcs:
         distances = ag.shortest_distance(graph)
         seed = np.where(np.isfinite(weights(distances)), self.seed, 0.0)
         score = ag.forward_score(graph)
-        moved = ag.hvp(score, [graph], [self.direction[order]])[0]
+        product = ag.hvp(score, [graph], [self.direction[order]])[0]
         pulled = ag.grad(distances, graph, like(distances, seed), create_graph=True)
         twice = ag.grad(pulled, graph, like(graph, self.direction[order]))
         return {
@@ -76,7 +76,7 @@ class Arcs:
             "distances": weights(distances),
             "posteriors": ours(ag.grad(score, graph)),
             "arc_posteriors": ours(ag.arc_posteriors(graph)),
-            "hvp": ours(moved),
+            "hvp": ours(product),
             "gradient of distances": ours(pulled),
             "second derivative of distances": ours(twice),
         }
@@ -140,7 +140,7 @@ ALL_CASES = [*CASES, *(f"far: {name}" for name in FAR_CASES)]
 
 @pytest.fixture(params=ALL_CASES)
 def arcs(request):
-    """The arcs of a case, with lower thresholds if they are to reach far."""
+    """The arcs of a case, with lower thresholds if it needs far arcs."""
     _, kind, name = request.param.rpartition("far: ")
     if not kind:
         return CASES[request.param]()
@@ -151,15 +151,15 @@ def arcs(request):
 
 
 def test_acyclic_scores_equal_the_general_recursion(arcs):
-    pushed = arcs.results(np.arange(len(arcs.src)))
+    found = arcs.results(np.arange(len(arcs.src)))
     general = arcs.results(arcs.shuffled)
     for what, expected in general.items():
         if what in ("score", "distances"):
-            np.testing.assert_allclose(pushed[what], expected, rtol=1e-13, atol=1e-12)
+            np.testing.assert_allclose(found[what], expected, rtol=1e-13, atol=1e-12)
         else:
             scale = np.max(np.abs(expected), initial=1.0)
             np.testing.assert_allclose(
-                pushed[what], expected, rtol=1e-9, atol=1e-11 * scale, err_msg=what
+                found[what], expected, rtol=1e-9, atol=1e-11 * scale, err_msg=what
             )
 
 
@@ -185,7 +185,7 @@ def test_posteriors_of_every_cut_add_to_one(arcs):
 def test_small_posteriors_are_kept(count, request):
     if count == FAR:
         request.getfixturevalue("far")
-    # Way k of many goes around the next nodes with a weight that is worse than they are by 2k.
+    # Node k has an arc to the end, whose weight is lower than the chain by 2 per arc.
     src = np.repeat(np.arange(count), 2)
     dst = np.where(np.arange(2 * count) % 2 == 0, src + 1, count)
     weight = np.where(np.arange(2 * count) % 2 == 0, 2.0, 0.0)
@@ -233,7 +233,7 @@ def test_a_non_finite_seed_gives_a_non_finite_gradient(far):
 
 @pytest.mark.parametrize("bad", [math.inf, math.nan, 1e300])
 def test_a_non_finite_seed_does_not_reach_arcs_without_a_path_to_it(bad, far):
-    # Odd and even nodes are not connected. Scores grow, so that many arcs lose their share.
+    # Odd and even nodes are not connected. Scores grow, so that many posteriors underflow.
     arcs = Arcs(FAR, lambda _, count: np.full(count, 2.5), step=2, starts=[0, 1])
     arcs.dst -= (arcs.dst - arcs.src) % 2
     kept = arcs.dst > arcs.src
@@ -249,7 +249,7 @@ def test_a_non_finite_seed_does_not_reach_arcs_without_a_path_to_it(bad, far):
 
 
 def test_the_largest_seed_does_not_overflow(far):
-    # Far arcs that are impossible, so that all flows through the chain.
+    # Far arcs are impossible, so that every path follows the chain.
     arcs = Arcs(FAR, lambda _, count: np.where(np.arange(count) % 2, -math.inf, 0.0), degree=2)
     assert arcs.reaches_far()
     graph = arcs.graph(np.arange(len(arcs.src)))

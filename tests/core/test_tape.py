@@ -217,7 +217,7 @@ def test_calc_grad_of_new_graphs():
     assert not ag.Graph(False).calc_grad
 
 
-# Graphs in between
+# Intermediate graphs
 
 
 def test_intermediate_graphs_keep_no_gradient_by_default(graph):
@@ -406,21 +406,21 @@ def test_gradients_cover_arcs_added_after_a_use(use):
     for count in (1, 2, 3000):
         while graph.num_arcs() < count:
             graph.add_arc(0, 1, 0)
-        use(graph)  # nobody keeps the result
+        use(graph)  # the result is discarded
         expected = np.full(count, 1.0 / count)
         np.testing.assert_allclose(weights(ag.grad(ag.forward_score(graph), graph)), expected)
         ag.backward(ag.forward_score(graph))
         np.testing.assert_allclose(weights(graph.grad()), expected)
 
 
-def test_backward_after_an_edit_is_an_error_that_names_the_edit(graph):
+def test_backward_after_an_edit_is_an_error(graph):
     score = ag.forward_score(graph)
     graph.add_arc(0, 2, 5)
     with pytest.raises(RuntimeError, match=r"backward: .*changed"):
         ag.backward(score)
 
 
-def test_backward_after_a_new_accept_node_is_an_error_that_names_it(graph):
+def test_backward_after_a_new_accept_node_is_an_error(graph):
     score = ag.forward_score(graph)
     graph.make_accept(0)
     with pytest.raises(RuntimeError, match=r"backward: .*changed"):
@@ -471,22 +471,22 @@ def test_second_order_of_a_loss(graph_):
 
 
 def soft(best):
-    """A score that bends where best scores alone do not: their deltas depend on all of them."""
+    """The log-sum of best scores: each gradient depends on all scores, so it has a Hessian."""
     return lambda *inputs: ag.forward_score(ag.union(best(*inputs)))
 
 
 def test_second_order_of_a_sum_of_best_scores():
-    # The gradients along each best path are shares that change with the other.
+    # The gradient along each best path is a softmax weight, which depends on both scores.
     first = build(3, {0}, {2}, [(0, 1, 0, 0, 0.5), (1, 2, 1, 1, 0.25), (0, 2, 2, 2, 1.0)])
     second = build(2, {0}, {1}, [(0, 0, 0, 0, -0.5), (0, 1, 1, 1, 0.75), (0, 1, 1, 1, 0.0)])
     score = soft(lambda a, b: [ag.viterbi_score(a), ag.viterbi_score(b)])
     assert_gradient(score, first, second)
     assert_second_order(score, first, second)
     assert_second_order(soft(lambda a, b: ag.viterbi_score([a, b, a])), first, second)
-    # In closed form: only the one arc of the first and the one of the second count.
-    share = 1 / (1 + math.exp(0.75 - 1.0))
+    # In closed form: one arc of each graph is on a best path.
+    softmax = 1 / (1 + math.exp(0.75 - 1.0))
     vectors = [np.array([7.0, 7.0, 2.0]), np.array([7.0, 0.5, 7.0])]
-    along = share * (1 - share) * (2.0 - 0.5)
+    along = softmax * (1 - softmax) * (2.0 - 0.5)
     for dtype in ("float32", "float64"):
         inputs = [with_dtype(graph, dtype) for graph in (first, second)]
         found = ag.hvp(score(*inputs), inputs, vectors)
@@ -505,7 +505,7 @@ def test_second_order_of_best_scores_of_any_graphs(first, second):
 
 
 def test_a_gradient_can_be_used_in_a_further_program(graph):
-    # d/dw of the squared length of the gradient, through ops on the gradient graph.
+    # d/dw of the squared norm of the gradient, through ops on the gradient graph.
     def penalty(g):
         gradient = ag.grad(ag.forward_score(g), g, create_graph=True)
         return ag.forward_score(ag.scale(gradient, 2.0))
@@ -548,12 +548,12 @@ def test_backward_of_a_gradient_accumulates_in_the_leaf(graph):
 def test_hvp_takes_graphs_arrays_and_lists(graph, other):
     score = ag.forward_score(ag.compose(graph, other))
     vectors = [[1.0, 2.0, 3.0], [0.5, 0.0, -1.0]]
-    forms = (
+    formats = (
         vectors,
         [np.array(v) for v in vectors],
         [like(graph, vectors[0]), like(other, vectors[1])],
     )
-    answers = [values(*ag.hvp(score, [graph, other], form)) for form in forms]
+    answers = [values(*ag.hvp(score, [graph, other], vectors)) for vectors in formats]
     assert answers[0] == answers[1] == answers[2]
     single = ag.hvp(ag.forward_score(graph), graph, np.ones(3))
     assert isinstance(single, ag.Graph)

@@ -1,5 +1,5 @@
-// What the C++ tests check with: a failure prints its place and what was found, and the program
-// goes on. `main` ends with `return failures();`.
+// Checks of the C++ tests: a failure prints its file, line and values, and the program continues.
+// `main` ends with `return failures();`.
 #pragma once
 
 #include <cmath>

@@ -65,7 +65,7 @@ Values differences(const Score& score, const Graph& graph) {
 }
 
 /// `grad`, `backward` and `hvp` of a score of one graph.
-void check_derivatives(const Score& score, const Graph& graph, bool has_curvature = true) {
+void check_derivatives(const Score& score, const Graph& graph, bool has_hessian = true) {
   const Values first = gradient(score, graph);
   CHECK_CLOSE(first, differences(score, graph), 1e-8);
 
@@ -87,7 +87,7 @@ void check_derivatives(const Score& score, const Graph& graph, bool has_curvatur
     expected.push_back((high[arc] - low[arc]) / 2e-5);
     largest = std::fmax(largest, std::abs(expected.back()));
   }
-  CHECK((largest > 0.01) == has_curvature);
+  CHECK((largest > 0.01) == has_hessian);
   const Graph output = score(graph), vector = with_weights(graph, direction);
   CHECK_CLOSE(arcgrad::hvp({{output}}, {{graph}}, {{vector}})[0].weights_to_vector(), expected,
               1e-7);

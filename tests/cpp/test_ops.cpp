@@ -38,9 +38,9 @@ void test_scores() {
   CHECK(best.num_arcs() == 2);
   CHECK_CLOSE(viterbi(best), 0.5, 0.0);
   CHECK(forward(Graph()) == -kInf);
-  const double share = std::exp(0.5 - logadd(0.5, 0.25));
+  const double posterior = std::exp(0.5 - logadd(0.5, 0.25));
   CHECK_CLOSE(arcgrad::arc_posteriors(both).weights_to_vector(),
-              (std::vector<double>{share, share, 1.0 - share}), 1e-14);
+              (std::vector<double>{posterior, posterior, 1.0 - posterior}), 1e-14);
   CHECK_CLOSE(arcgrad::arc_posteriors(both, Semiring::tropical).weights_to_vector(),
               (std::vector<double>{1.0, 1.0, 0.0}), 0.0);
   const auto paths = arcgrad::best_paths(both, 5);

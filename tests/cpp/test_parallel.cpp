@@ -1,4 +1,4 @@
-// Loops on threads, their errors, what is done once, and batches that threads share.
+// Parallel loops, their errors, fork-safe initialization, and batches on several threads.
 
 #include <atomic>
 #include <chrono>
@@ -58,7 +58,7 @@ void test_rounds_follow_each_other() {
     CHECK(sums[round] == static_cast<int>(15 * round));
 }
 
-void test_once() {
+void test_fork_safe_once() {
   for (int attempt = 0; attempt < 20; ++attempt) {
     arcgrad::ForkSafeOnce once;
     std::atomic<int> num_calls = 0;
@@ -66,7 +66,7 @@ void test_once() {
     for (int t = 0; t < 4; ++t)
       threads.emplace_back([&] {
         once.call([&] {
-          // Long enough for the others to come before it is done.
+          // Long enough for the other threads to arrive before the end.
           std::this_thread::sleep_for(std::chrono::milliseconds(1));
           ++num_calls;
         });
@@ -75,7 +75,7 @@ void test_once() {
     for (std::thread& thread : threads) thread.join();
     CHECK(num_calls == 1);
   }
-  // What throws is done again.
+  // After an exception the function runs again.
   arcgrad::ForkSafeOnce once;
   CHECK_THROWS(std::runtime_error, "not yet",
                once.call([] { throw std::runtime_error("not yet"); }));
@@ -85,7 +85,7 @@ void test_once() {
 }
 
 void test_threads_share_a_graph() {
-  // Everything that is derived from a topology is made by the thread that needs it first.
+  // The first thread that needs a property of a topology computes it.
   for (int attempt = 0; attempt < 30; ++attempt) {
     arcgrad::Graph graph(true, arcgrad::DType::float64);
     for (int node = 0; node < 300; ++node) graph.add_node(node == 0, node == 299);
@@ -123,7 +123,7 @@ int main() {
   test_the_first_exception_is_thrown();
   test_loops_nest();
   test_rounds_follow_each_other();
-  test_once();
+  test_fork_safe_once();
   test_threads_share_a_graph();
   test_large_buffers_are_used_again();
   return failures();

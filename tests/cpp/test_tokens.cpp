@@ -24,7 +24,7 @@ double count(const Graph& graph, int32_t num_frames, int32_t num_labels) {
   return std::exp(arcgrad::forward_score(arcgrad::intersect(graph, emissions)).item());
 }
 
-/// The same by `collapse`.
+/// The same number, by `collapse`.
 double count_by_collapse(const Tokens& tokens, const Labels& target, int32_t num_frames) {
   Labels frames(static_cast<size_t>(num_frames));
   double found = 0.0;
@@ -94,7 +94,7 @@ void test_token_graph() {
 }
 
 void test_trie() {
-  // a, ab, b: two ways to spell "ab".
+  // a, ab, b: two spellings of "ab".
   const arcgrad::Trie trie({{0}, {0, 1}, {1}}, {10, 11, 12});
   const Graph graph = trie.decompositions(Labels{0, 1});
   CHECK(graph.num_arcs() == 3);

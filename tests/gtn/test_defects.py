@@ -23,7 +23,7 @@ def lattice():
     return build(3, {0}, {2}, arcs)
 
 
-# Headline gaps
+# Missing features of gtn
 
 
 def test_second_order_exists(lattice):
@@ -174,7 +174,7 @@ print("done")
     assert run_python(code).strip() == "done"
 
 
-def test_projection_clears_the_sorted_flag():
+def test_projections_of_sorted_graphs_compose_correctly():
     # Sorted by input label; the projected labels are in the opposite order.
     graph = build(2, {0}, {1}, [(0, 1, 0, 3), (0, 1, 1, 2), (0, 1, 2, 1)])
     graph.arc_sort()

@@ -165,7 +165,7 @@ def read_floats(address, size):
 
 
 def fill_memory():
-    """Use memory that was freed for something else."""
+    """Overwrite freed memory."""
     gc.collect()
     return [np.full(size, 77.0, np.float32) for size in (1, 2, 4, 1000) for _ in range(200)]
 

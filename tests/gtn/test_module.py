@@ -146,7 +146,7 @@ def test_ctc_built_from_operations_equals_the_criterion(target):
         gtn.backward(value)
         losses.append(value.item())
         gradients.append(emissions.grad().weights_to_numpy())
-    # Scores of float32 products are good to 1e-6.
+    # Scores of float32 products have a relative error of up to 1e-6.
     assert losses[0] == pytest.approx(losses[1], rel=1e-6)
     assert losses[0] == pytest.approx(ctc_by_enumeration(log_probs, target, 0), abs=1e-6)
     assert gradients[0] == pytest.approx(gradients[1], abs=1e-6)

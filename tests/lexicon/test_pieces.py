@@ -1,3 +1,5 @@
+"""Word pieces: lexicon graphs, decompositions of labels, and texts."""
+
 import itertools
 import math
 import pickle
@@ -31,7 +33,7 @@ def split(pieces, label):
 
 
 def recurrence(pieces, label):
-    """The number of ways, by the place where the last piece begins."""
+    """The number of decompositions, by recursion over the start of the last piece."""
     ways = [1]
     for end in range(1, len(label) + 1):
         ways.append(
@@ -171,7 +173,7 @@ def test_a_list_is_a_batch(pieces, labels):
     assert [snapshot(graph) for graph in decompositions(lexicon, labels)] == expected
     for kind in (list, tuple, np.array):
         spellings = [kind(lexicon.spell(label)) for label in labels]
-        # An empty array has no whole numbers in it.
+        # The dtype of an empty NumPy array is float64.
         if kind is not np.array or all(labels):
             assert [snapshot(graph) for graph in decompositions(lexicon, spellings)] == expected
             assert snapshot(decompositions(lexicon, spellings[0])) == expected[0]
@@ -286,7 +288,7 @@ def test_graphemes_are_the_sorted_characters_of_the_pieces():
 def test_graphemes_can_be_given():
     lexicon = Lexicon(["ab"], graphemes="xba")
     assert lexicon.spell("ab") == [2, 1]
-    # It is a grapheme, but no piece spells it.
+    # This grapheme occurs in no piece.
     assert decompositions(lexicon, "x").num_nodes() == 0
 
 

@@ -1,3 +1,5 @@
+"""Word graphs: every pronunciation and its weight."""
+
 import math
 
 import hypothesis.strategies as st

@@ -1,3 +1,5 @@
+"""ARPA files: reading, writing, malformed files, and scores of KenLM."""
+
 import gzip
 import math
 
@@ -84,7 +86,7 @@ def test_gzip_is_known_by_its_content(tmp_path, hand):
     save_arpa(hand, named)
     assert named.read_bytes().startswith(b"\x1f\x8b")
     assert load_arpa(named).sizes == hand.sizes
-    # A name alone packs nothing when it is read.
+    # The extension .gz alone does not decide how a file is read.
     assert load_arpa(write(tmp_path, HAND, "plain.gz")).sizes == hand.sizes
 
 

@@ -1,3 +1,5 @@
+"""Back-off n-gram graphs against a definition of their arcs, and against scores of models."""
+
 import itertools
 import math
 
@@ -14,10 +16,6 @@ from arcgrad.ngram import END, START, Counts, backoff_graph, count, estimate
 
 TEXTS = st.lists(st.lists(st.integers(0, 2), max_size=5), min_size=1, max_size=6)
 ENDS = "end"
-
-
-def tokens_of(ngrams):
-    return sorted({token for gram in ngrams for token in gram} - {START, END})
 
 
 def definition(ngrams, order, *, start=True, end=True, backoff=True):
@@ -114,7 +112,7 @@ def test_figure_4b():
     graph = backoff_graph(counts)
     nodes = [(), (a,), (b,), (c,), (a, b), (b, a), (b, b)]
     arcs = {(nodes[arc.src], nodes[arc.dst], arc.ilabel) for arc in table(graph).arcs}
-    # The arcs of the figure, which leaves out others.
+    # The figure leaves out the other arcs.
     assert arcs >= {
         ((a, b), (b, a), a),
         ((a, b), (b,), ag.epsilon),

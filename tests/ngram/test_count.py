@@ -1,3 +1,5 @@
+"""N-gram counts: counting, sums, pruning and files."""
+
 import collections
 import gzip
 import os

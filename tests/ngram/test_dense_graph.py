@@ -1,3 +1,5 @@
+"""Dense n-gram graphs: one arc per n-gram, with learnable weights."""
+
 import itertools
 
 import numpy as np

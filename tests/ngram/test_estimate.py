@@ -1,3 +1,5 @@
+"""Estimated n-gram models against the formulas of Kneser-Ney and Katz smoothing."""
+
 import itertools
 import math
 import pickle
@@ -145,7 +147,7 @@ def test_relative_frequencies(sequences, order):
 def test_kneser_ney_by_hand():
     counts = count(["ab", "ab", "b"], 2)
     model = estimate(counts, "kneser_ney")
-    # One token comes before a, two before b, one before </s>. No count is 3, so the discounts are
+    # One token precedes a, two precede b, one precedes </s>. No count is 3, so the discounts are
     # 0.5 and 1. A third of what they take goes to each.
     a, b, end = 0.5 / 4 + 2 / 4 / 3, 1 / 4 + 2 / 4 / 3, 0.5 / 4 + 2 / 4 / 3
     assert np.exp(model.next_scores([2], start=False)) == pytest.approx([a, b, end])

@@ -1,3 +1,5 @@
+"""arc_posteriors: probabilities, derivatives and errors."""
+
 import math
 
 import numpy as np
@@ -50,7 +52,7 @@ def test_the_entropy_of_the_paths_is_differentiable():
 
 
 def test_a_third_derivative_is_an_error():
-    # Posteriors are a first derivative already: differentiated twice they would be a third.
+    # Posteriors are a first derivative, so their second derivative would be a third one.
     graph = build(2, {0}, {1}, [(0, 1, 0, 0, 0.3), (0, 1, 1, 1, -0.4)])
     with pytest.raises(RuntimeError, match=r"arc_posteriors: .*order"):
         ag.grad(ag.arc_posteriors(graph), graph, create_graph=True)

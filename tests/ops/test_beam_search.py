@@ -1,4 +1,4 @@
-"""The lattice of a beam search: exact without pruning, and just what the rules keep with it."""
+"""The lattice of a beam search: exact without pruning, and equal to a plain reference with it."""
 
 import math
 
@@ -34,7 +34,7 @@ def searches(draw, inputs=matched, *, max_length=4):
     return graph, dense(np.array(values).reshape(length, 3))
 
 
-# The rules, written plainly
+# The reference
 
 
 def pruned(graph, emissions, beam=math.inf, max_active=math.inf):
@@ -52,26 +52,26 @@ def pruned(graph, emissions, beam=math.inf, max_active=math.inf):
         least = ranked[0] - beam
         return max(least, ranked[max_active - 1]) if len(ranked) > max_active else least
 
-    def settle(t, scores):
-        """Follow epsilons, and drop; returns who goes on, and who is kept on the way to them."""
+    def prune_silent(t, scores):
+        """Follow epsilon arcs and prune: the surviving nodes, and all nodes on paths to them."""
         if not scores:
             return {}, set()
         last = t == len(frames)
         least = -math.inf if last else limit(scores)
         reached = dict(scores)
 
-        def ways():
-            """Where epsilon arcs lead from nodes within the limits, those of small nodes last."""
+        def open_arcs():
+            """The epsilon arcs of nodes within the limits, those of small nodes last."""
             for arc in sorted(silent, key=lambda arc: -arc.src):
                 value = reached.get(arc.src, -math.inf)
                 if value > -math.inf and min(value, value + arc.weight) >= least:
                     yield arc, value + arc.weight
 
         for _ in range(num_nodes):
-            for arc, value in ways():
+            for arc, value in open_arcs():
                 reached[arc.dst] = max(reached.get(arc.dst, -math.inf), value)
-        # Where the best path to a node comes from, if it was not there at once.
-        best = [(arc, value) for arc, value in ways() if value == reached[arc.dst]]
+        # The back-pointer of each node that an epsilon arc reaches.
+        best = [(arc, value) for arc, value in open_arcs() if value == reached[arc.dst]]
         parent = {a.dst: a.src for a, value in best if value > scores.get(a.dst, -math.inf)}
         going = sorted(reached, key=lambda n: (-reached[n], n))
         if not last:
@@ -88,7 +88,7 @@ def pruned(graph, emissions, beam=math.inf, max_active=math.inf):
                 found.append(((t, arc.src), (t, arc.dst), (EPS, arc.olabel), arc.weight))
         return {n: reached[n] for n in going}, kept
 
-    front, kept = settle(0, dict.fromkeys(start, 0.0))
+    front, kept = prune_silent(0, dict.fromkeys(start, 0.0))
     starts = [(0, n) for n in start if n in kept]
     for t, frame in enumerate(frames):
         entered, steps = {}, []
@@ -99,7 +99,7 @@ def pruned(graph, emissions, beam=math.inf, max_active=math.inf):
                     steps.append((arc, weight))
                     value = front[arc.src] + weight
                     entered[arc.dst] = max(entered.get(arc.dst, -math.inf), value)
-        front, kept = settle(t + 1, entered)
+        front, kept = prune_silent(t + 1, entered)
         for arc, weight in steps:
             if arc.dst in kept:
                 ends = (t, arc.src), (t + 1, arc.dst)
@@ -109,7 +109,7 @@ def pruned(graph, emissions, beam=math.inf, max_active=math.inf):
 
 
 def reference(graph, emissions, **options):
-    """The same as a graph."""
+    """The lattice of `pruned` as a graph."""
     found, starts, accepts = pruned(graph, emissions, **options)
     nodes = sorted({*starts, *accepts, *(end for arc in found for end in arc[:2])})
     ids = {node: k for k, node in enumerate(nodes)}
@@ -227,7 +227,7 @@ def test_among_tied_nodes_the_smaller_ids_are_kept():
 
 
 def test_a_dropped_node_still_passes_a_best_path_on_between_frames():
-    # Node 2 is as good as node 1, from which it is reached, but only one of them may go on.
+    # Nodes 1 and 2 tie, and node 2 is reached from node 1, but only one of them survives.
     graph = build(4, {0}, {3}, [(0, 2, 0), (2, 1, EPS, 7), (1, 3, 1), (2, 3, 1)])
     lattice = ag.beam_search(graph, ag.linear_graph(2, 2), max_active=1)
     assert [p[1] for p in language(lattice)] == [(0, 7, 1)]
@@ -240,7 +240,7 @@ def test_nothing_is_dropped_after_the_last_frame():
 
 
 def test_a_beam_that_loses_every_accepted_path_gives_the_empty_graph():
-    # What is best after the first frame leads nowhere.
+    # The best node after the first frame is a dead end.
     graph = build(4, {0}, {3}, [(0, 1, 0, 0, 9.0), (0, 2, 0, 0, 0.0), (2, 3, 0, 0, 0.0)])
     assert ag.beam_search(graph, ag.linear_graph(2, 1)).num_arcs() == 2
     lattice = ag.beam_search(graph, ag.linear_graph(2, 1), beam=5.0)
@@ -284,7 +284,7 @@ def test_chains_of_epsilon_arcs_are_followed_before_between_and_after_frames():
 
 
 def test_an_epsilon_arc_may_lead_to_a_smaller_node_and_improve_its_score():
-    # The direct arc is found first, but two arcs together are better, and so is what follows.
+    # The direct arc is found first, but two arcs together are better, and so are their successors.
     arcs = [(0, 3, 0), (3, 2, EPS, 9, -2.0), (3, 1, EPS, 8, -0.5), (1, 2, EPS, 7, -0.5)]
     arcs += [(2, 0, EPS, EPS, 0.0)]
     lattice = ag.beam_search(build(4, {0}, {0}, arcs), ag.linear_graph(1, 1), lattice_beam=0.0)
@@ -331,7 +331,7 @@ def test_rejects_a_cycle_of_epsilon_arcs_with_a_positive_weight(arcs):
     pattern = r"beam_search: .*positive weight, but one through node \d has 0\.5$"
     with pytest.raises(ValueError, match=pattern):
         ag.beam_search(graph, ag.linear_graph(1, 1))
-    # Where no path goes it does no harm.
+    # A cycle that no path reaches is allowed.
     assert ag.beam_search(graph, ag.linear_graph(0, 1)).num_nodes() == 0
 
 

@@ -62,7 +62,7 @@ def test_arbitrary_scores_are_in_descending_order(unique):
 
 
 def test_unique_strings_are_found_without_enumerating_all_paths():
-    # Every string of the alignments has more paths than could ever be listed.
+    # Every string of the alignments has too many paths to enumerate.
     rng = np.random.default_rng(0)
     frames = dense(rng.normal(size=(60, 4)))
     alignments = ag.union([ctc(list(word)) for word in [(1, 2, 3), (1, 1), (3, 2), (2,)]])

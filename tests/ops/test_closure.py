@@ -1,3 +1,5 @@
+"""closure: its arcs and its score."""
+
 import math
 
 import pytest

@@ -99,7 +99,7 @@ def by_trying(first, second):
     )
 
 
-# One label and one weight: almost everything looks alike.
+# One label and one weight: labels and weights distinguish almost nothing.
 plain = {
     "cyclic": True,
     "transducer": False,

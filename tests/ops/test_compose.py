@@ -1,3 +1,5 @@
+"""compose: nodes, epsilon filters, and sizes of products."""
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -96,7 +98,7 @@ def test_the_product_with_all_strings_is_the_connected_graph(seed):
 
 
 def test_connecting_follows_arcs_to_earlier_nodes():
-    # All nodes are found in the first step; only a long way back shows that they reach the accept.
+    # The start reaches all nodes in one step, but only a long path leads from each to the accept.
     arcs = [(0, n, n, n) for n in range(1, 40)]
     arcs += [(n, n - 1, n, n) for n in range(2, 40)] + [(1, 40, 0, 0)]
     graph = build(41, {0}, {40}, arcs)

@@ -1,3 +1,5 @@
+"""concat: its arcs, lists and gradients."""
+
 from spec import EMPTY, language, table
 from tools import acceptor, build, weights
 

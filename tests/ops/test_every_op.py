@@ -88,7 +88,7 @@ def assert_same(actual, expected, tolerance):
         for one, other in zip(actual, expected, strict=True):
             assert_same(one, other, tolerance)
     elif isinstance(expected, float):
-        # A loss whose two scores are both -inf is nothing in particular.
+        # A loss whose two scores are both -inf is undefined.
         close = math.isclose(actual, expected, rel_tol=tolerance, abs_tol=tolerance) or (
             math.isnan(actual) and math.isnan(expected)
         )
@@ -259,7 +259,7 @@ def the_number_of_threads_changes_no_bit(op, batch):
 def test_every_law(op: Op, data):
     batch = data.draw(st.lists(op.inputs, min_size=1, max_size=4 if op.batch else 1))
     laws = [law for law in LAWS if law.applies(op)]
-    # Graphs remember what calls computed from them, so each law has its turn to be the first.
+    # Graphs cache results of calls, so each law is checked first once.
     first = data.draw(st.integers(0, len(laws) - 1))
     failures = []
     for law in laws[first:] + laws[:first]:
@@ -277,7 +277,7 @@ def test_every_law_applies_to_an_op():
         assert any(map(law.applies, OPS)), law.name
 
 
-# The graphs that the laws are tried on
+# The random graphs of the laws
 
 
 @given(graphs())

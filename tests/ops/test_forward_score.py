@@ -39,7 +39,7 @@ def test_is_minus_infinity_with_zero_gradient_when_no_path_is_accepted():
 @pytest.mark.parametrize("skip", [2, 50, 300])
 @pytest.mark.parametrize("mean", [0.0, -5.0, 5.0, -160.0, 160.0, -300.0, 300.0])
 def test_does_not_depend_on_the_order_of_arcs(mean, skip):
-    # Arcs in order take a faster way, unless scores or weights are too far apart.
+    # Arcs in topological order use a faster algorithm, unless scores or weights are too far apart.
     rng = np.random.default_rng(0)
     num_nodes = 400
     src = np.repeat(np.arange(num_nodes), 3)
@@ -124,7 +124,7 @@ def test_cycles_agree_with_a_matrix_inverse(graph):
 
 @pytest.mark.parametrize("size", [1.0, 100.0, 700.0, 1e5])
 def test_a_cycle_of_large_weights_may_converge(size):
-    # The way there weighs plenty, but there and back only -1.
+    # One arc of the cycle has a large weight, but the cycle weighs -1 in total.
     graph = build(2, {0}, {1}, [(0, 1, 0, 0, size), (1, 0, 0, 0, -size - 1.0)])
     score = ag.forward_score(graph)
     assert score.item() == pytest.approx(size - math.log(-math.expm1(-1.0)), rel=1e-12)
@@ -294,7 +294,7 @@ def test_the_hessian_of_a_large_graph_agrees_with_finite_differences():
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("mean", [-1.5, 0.0, 2.0])
 def test_far_arcs_give_the_same_score_without_gradients(mean, dtype):
-    # Sums over many nodes that are far apart are made in another way; with arcs in no order, not.
+    # Far arcs in topological order use a loop of their own; shuffled arcs do not.
     size, rng = 120_000, np.random.default_rng(0)
     src = np.repeat(np.arange(size - 1), 3)
     dst = rng.integers(src + 1, size)

@@ -192,7 +192,7 @@ def test_posteriors_sum_to_the_expected_path_length(a):
 
 @given(graphs())
 def test_posteriors_are_conserved_at_every_node(a):
-    # What enters a node leaves it, but for what starts and ends there.
+    # Incoming and outgoing posteriors are equal, except for paths that start or end at the node.
     posteriors = weights(ag.arc_posteriors(a))
     net = np.zeros(a.num_nodes())
     np.add.at(net, a.src_nodes(), posteriors)

@@ -1,3 +1,5 @@
+"""intersect: composition of acceptors."""
+
 import pytest
 from tools import acceptor, snapshot
 

@@ -1,3 +1,5 @@
+"""power: n-fold concatenation of a graph with itself."""
+
 import pytest
 from spec import EMPTY, language, table
 from tools import acceptor, weights

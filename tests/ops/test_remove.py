@@ -1,3 +1,5 @@
+"""remove: epsilon removal with exact scores and gradients."""
+
 import math
 
 import numpy as np
@@ -109,7 +111,7 @@ def test_rejects_nan_on_a_silent_arc():
 
 
 def test_epsilon_paths_to_dead_ends_add_no_arcs():
-    # Also where such a node is the last that removed arcs leave.
+    # Also where such a node is the last with an epsilon arc.
     arcs = [(0, 1, 5, 5, 0.0), (1, 2, eps, eps, 0.0), (0, 3, 5, 5, 0.0), (3, 4, eps, eps, 0.0)]
     result = ag.remove(build(5, {0}, {2}, arcs))
     assert (result.num_nodes(), result.num_arcs()) == (2, 1)
@@ -124,7 +126,7 @@ def test_a_graph_without_dead_ends_keeps_none(graph):
 
 
 def random_part(rng, num_nodes, num_arcs, silent):
-    """A transducer without cycles and with dead nodes, whose start no silent arc leaves."""
+    """An acyclic transducer with dead nodes and no silent arc from its start."""
     order = rng.permutation(num_nodes) if rng.random() < 0.5 else np.arange(num_nodes)
     ends = np.sort(rng.integers(0, num_nodes, (num_arcs, 2)), axis=1)
     ends = ends[ends[:, 0] < ends[:, 1]]
@@ -141,7 +143,7 @@ def random_part(rng, num_nodes, num_arcs, silent):
 
 
 def fan(num_in, num_out):
-    """Every arc that enters the one node in the middle goes on to as many nodes."""
+    """All arcs enter one node in the middle, which silent arcs join to as many nodes."""
     last = num_out + 2
     arcs = [(0, 1, k, k, 0.1 * k) for k in range(num_in)]
     arcs += [(1, 2 + k, eps, eps, -0.1 * k) for k in range(num_out)]

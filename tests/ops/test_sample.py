@@ -1,3 +1,5 @@
+"""sample: random paths with the probability of their score."""
+
 import math
 from collections import Counter
 

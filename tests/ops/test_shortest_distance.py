@@ -1,3 +1,5 @@
+"""shortest_distance: the score of each node, in both directions."""
+
 import math
 
 import numpy as np

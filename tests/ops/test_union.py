@@ -1,3 +1,5 @@
+"""union: the disjoint union of graphs."""
+
 import pytest
 from spec import language, table
 from tools import acceptor, build, snapshot

@@ -1,3 +1,5 @@
+"""viterbi_path: the best path, its ties, gradients and errors."""
+
 import math
 
 import pytest

@@ -1,3 +1,5 @@
+"""viterbi_score: the best score, its gradient and errors."""
+
 import math
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""The recipes need packages of their own; without them these tests are left out."""
+"""The recipes need optional packages; without them these tests are skipped."""
 
 import importlib.util
 import sys

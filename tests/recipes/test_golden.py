@@ -1,7 +1,7 @@
 """What the command line prints, compared with the files in ``golden``.
 
-A new command needs nothing here: all that are registered are asked for their help. After a change
-that is wanted, write the files again, and look at what git says of them:
+A new command needs no change here: the help of every registered command is compared. After an
+intended change, write the files again and check their diff:
 
     UPDATE_GOLDEN=1 python -m pytest tests/recipes/test_golden.py
 """
@@ -86,7 +86,7 @@ def program(tmp_path, capsys, monkeypatch):
 
 
 def compare(path, text):
-    """Compares a text with a file, or writes the file if that is asked for."""
+    """Compares a text with a file, or writes the file if UPDATE_GOLDEN is set."""
     if os.environ.get("UPDATE_GOLDEN"):
         path.parent.mkdir(exist_ok=True)
         path.write_text(text + "\n", encoding="utf-8")
@@ -116,7 +116,7 @@ def test_every_golden_help_file_has_a_command():
 
 def test_the_list_of_experiments_equals_the_golden_file(program):
     lines = program("experiments").splitlines()[:3]
-    # How far apart the columns are depends on all names.
+    # The widths of the columns depend on all names.
     compare(GOLDEN / "experiments.txt", "\n".join(re.sub(" {2,}", "  ", line) for line in lines))
 
 

@@ -15,11 +15,11 @@ def leaves(graphs):
     Arc `a` moves by -2^-(a+1)/16: different sets of arcs move by different amounts, all larger
     than the step of the finite differences.
     """
-    moved = []
+    copies = []
     for graph in graphs:
         jitter = 2.0 ** -(1.0 + np.arange(graph.num_arcs()) % 10) / 16
-        moved.append(with_weights(graph, weights(graph) - jitter))
-    return moved
+        copies.append(with_weights(graph, weights(graph) - jitter))
+    return copies
 
 
 def direction(graph, phase):
@@ -55,7 +55,7 @@ def assert_gradient(call, *graphs):
     actual = ag.grad(output, inputs, like(output, seed))
     base = [weights(graph) for graph in inputs]
     for i, graph in enumerate(inputs):
-        # An impossible arc stays impossible under a small change: there is nothing to compare.
+        # An impossible arc stays impossible under a small change: it has no finite difference.
         moves = np.flatnonzero(np.isfinite(base[i]))
         expected = np.zeros(graph.num_arcs())
         for arc in moves:
@@ -99,6 +99,6 @@ def assert_second_order(call, *graphs):
     else:
         twice = [like(graph, np.zeros(graph.num_arcs())) for graph in inputs]
     product = ag.hvp(scored(*inputs), inputs, vectors)
-    for i, slope in enumerate(expected):
-        assert_close(weights(twice[i]), slope, f"grad of the gradient of input {i}")
-        assert_close(weights(product[i]), slope, f"hvp of input {i}")
+    for i, column in enumerate(expected):
+        assert_close(weights(twice[i]), column, f"grad of the gradient of input {i}")
+        assert_close(weights(product[i]), column, f"hvp of input {i}")

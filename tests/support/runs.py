@@ -1,4 +1,4 @@
-"""What tests of trainings have in common."""
+"""Helpers of the tests of training."""
 
 import torch
 

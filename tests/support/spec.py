@@ -1,4 +1,4 @@
-"""What each op means, written as plainly as possible.
+"""The meaning of each op, as a plain reference implementation.
 
 A language maps (input string, output string) to the score of its paths: their log-sum, or their
 maximum in the tropical semiring. Every op on graphs is tested against the same op on languages.
@@ -347,7 +347,7 @@ def expected_counts(graph: ag.Graph) -> list[float]:
     return [math.exp(value - log_sum) if value > -math.inf else 0.0 for value in values]
 
 
-# A path that is best visits no node twice, or there is one as good that does not.
+# Some best path visits no node twice.
 
 
 def all_best(found: list[Path]) -> list[Path]:
@@ -372,7 +372,7 @@ def remove(found: list[Path], ilabel: int, olabel: int, plus=LOG) -> Language:
 
 
 def sample(found: list[Path]) -> list[list[tuple[int, int, float]]]:
-    """What may be drawn."""
+    """The paths that may be drawn."""
     return [trace(path) for path in found if score(path) != -math.inf]
 
 
@@ -424,7 +424,7 @@ def chain_graph(ilabels: Sequence[int], olabels: Sequence[int], values: Sequence
 
 @dataclass(frozen=True)
 class Op:
-    """How an op is called, what it means, and on what it is tried.
+    """How an op is called, what it means, and the random arguments of its tests.
 
     `read(call(*graphs))` must equal `meaning(*map(view, graphs))`. `gradient` and `second_order`
     say whether finite differences apply, `batch` whether a list gives the list of results.
@@ -441,7 +441,7 @@ class Op:
     second_order: bool = True
     batch: bool = True
     one_of: bool = False  # the meaning lists every right answer
-    slots: bool = True  # whether one graph may take the place of all
+    slots: bool = True  # whether one graph may be every argument
 
     def __str__(self) -> str:
         return f"{self.name}[{self.variant}]" if self.variant else self.name
@@ -485,7 +485,7 @@ def two(first, second=None):
 
 finite = graphs(impossible=False)
 acyclic, cyclic = one(graphs()), one(convergent())
-level = one(without_gain())  # best paths exist, though going around may cost nothing
+level = one(without_gain())  # best paths exist, though a cycle may weigh 0
 tropical = {"view": partial(language, plus=TROPICAL), "read": partial(language, plus=TROPICAL)}
 on_strings = {"view": strings, "read": strings}
 on_tropical_strings = {
@@ -583,7 +583,7 @@ OPS = [
         second_order=False,
         one_of=True,
     ),
-    # Scores of products with emissions, which are not built
+    # Scores of products with emissions, which are not materialized
     *(
         Op(
             score.__name__,
@@ -629,8 +629,8 @@ OPS = [
     # Products
     Op("compose", ag.compose, compose, two(graphs())),
     Op("compose", ag.compose, compose, two(graphs(), emissions()), "emissions"),
-    # What is matched has at most LENGTH labels: it passes through a graph without cycles, or is as
-    # long as what is read.
+    # Matched strings have at most LENGTH labels: they are accepted by an acyclic graph, or are as
+    # long as the strings that are compared.
     *(
         Op("compose", ag.compose, compose, inputs, kind, slots=slots, **on_strings)
         for kind, inputs, slots in (

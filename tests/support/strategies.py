@@ -77,7 +77,7 @@ def graphs(
         along = [value for value in values if value > -math.inf] if is_sure else values
         arcs = [step + draw(one_of_each(labels, along)) for step in itertools.pairwise(node)]
         if cyclic:
-            # An arc leads back on it, or stays. Often nothing around that cycle has a label.
+            # An arc leads back on that path, or is a loop. Often no arc of that cycle has a label.
             first, last = sorted(draw(st.integers(0, num_nodes - 1)) for _ in range(2))
             arcs.append((node[last], node[first], *draw(one_of_each(labels, along))))
             if epsilon and draw(st.booleans()):
@@ -103,7 +103,7 @@ def acceptors(**options):
 
 @st.composite
 def convergent(draw, **options):
-    """Graphs with cycles whose sum over all paths is finite, often not by far."""
+    """Graphs with cycles whose sum over all paths is finite, often close to divergence."""
     graph = draw(graphs(**{"cyclic": True, "min_nodes": 1} | options))
     return scaled_down(graph, below=0.9, by=draw(st.sampled_from([0, 0, 1, 2, 4])))
 
@@ -143,7 +143,7 @@ def closable(draw, *, cyclic=False, **options):
 
     small = {"max_nodes": 4, "max_arcs": 6, "empty_path": False, "min_nodes": 2} | options
     graph = draw(convergent(**small) if cyclic else graphs(**small))
-    # Every path has an arc, so the total falls by as much or more.
+    # Every path has an arc, so the total decreases by at least as much.
     excess = total(graph) - math.log(0.8)
     if excess >= 0.0:
         lower = math.floor(8 * excess) + 1 + 8 * draw(st.sampled_from([0, 0, 1]))

@@ -92,9 +92,9 @@ def acceptor(*words, weight=0.0, dtype="float64", calc_grad=True):
 
 
 def run_python(code, **environment):
-    """Run `code` in a fresh interpreter; return what it printed. Fails if it does not end well.
+    """Run `code` in a fresh interpreter; return its output. Fails if the exit code is not 0.
 
-    The time limit is there for what hangs; it leaves room for sanitizers and busy machines.
+    The time limit ends code that hangs; it is long enough for sanitizers and busy machines.
     """
     result = subprocess.run(
         [sys.executable, "-c", code],

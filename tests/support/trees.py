@@ -1,4 +1,4 @@
-"""Small trees of files that look like the licensed corpora."""
+"""Small trees of files with the layout of the licensed corpora."""
 
 import io
 from pathlib import Path
@@ -144,7 +144,7 @@ def librispeech(root: Path) -> Path:
 
 
 def sphere(samples: np.ndarray, *, shorten: bool = False) -> bytes:
-    """A NIST SPHERE file; a compressed one is only said to be so by its header."""
+    """A NIST SPHERE file; only the header of a compressed one says so."""
     file = io.BytesIO()
     soundfile.write(file, samples, RATE, format="NIST", subtype="PCM_16")
     content = file.getvalue()

@@ -1,7 +1,7 @@
 """Graphs, emissions and references for the tests of products with dense emissions.
 
-The reference never meets the code under test: emissions become explicit graphs, so that `compose`
-builds the whole product, in float64. `log_total` is a second reference in plain NumPy.
+The reference does not run the code under test: emissions become explicit graphs, so that `compose`
+materializes the whole product, in float64. `log_total` is a second reference in plain NumPy.
 """
 
 import contextlib
@@ -47,7 +47,7 @@ def forced(kernel=None, *, baseline=False, stride=0):
 
 
 def runs(kernel, products):
-    """Whether a kernel can run these products. Only two kernels may refuse, and they say so."""
+    """Whether a kernel can run these products. Only two kernels may refuse, with an error."""
     if kernel is None:
         return True
     try:
@@ -83,7 +83,7 @@ def ctc(target, *, rng=None, blank=0):
             arcs.append((node - 1, node, label))
         if node > 2 and label not in (blank, labels[node - 2]):
             arcs.append((node - 2, node, label))
-    # One more node to start from: every other node is entered by its own label only.
+    # A separate start node: every other node is entered by its own label only.
     start = len(labels)
     arcs.append((start, 0, blank))
     if target:
@@ -132,7 +132,7 @@ def back_off(num_labels, num_bigrams, rng):
 
 
 def rivals():
-    """Two loops that never meet: rounding that drifts shows in how they share the total."""
+    """Two parallel loops: accumulated rounding errors show in their posteriors."""
     arcs = [(0, 1, 0), (0, 2, 1), (1, 1, 0), (1, 1, 2), (2, 2, 1), (2, 2, 2)]
     return build(3, {0}, {1, 2}, [(s, d, c, c, 0.0) for s, d, c in arcs])
 
@@ -144,7 +144,7 @@ def free_graphs(draw, *, transducer, epsilon, num_labels=3, max_nodes=5, max_arc
     num_nodes = draw(st.integers(0, max_nodes))
     start, accept = (draw(subsets(num_nodes)) for _ in range(2))
     node = draw(st.permutations(range(num_nodes)))
-    place = {n: k for k, n in enumerate(node)}
+    rank = {n: k for k, n in enumerate(node)}
     labels = range(ag.epsilon if epsilon or transducer else 0, num_labels)
     choices = []
     for i in labels:
@@ -156,7 +156,7 @@ def free_graphs(draw, *, transducer, epsilon, num_labels=3, max_nodes=5, max_arc
                 (s, d, i, o)
                 for s in node
                 for d in node
-                if matched != ag.epsilon or place[s] < place[d]
+                if matched != ag.epsilon or rank[s] < rank[d]
             ]
     arcs = []
     if choices:
@@ -232,7 +232,7 @@ def dense(array, dtype="float64", **options):
 
 
 def explicit(array):
-    """The same emissions as a graph that no kernel knows: its shape is hidden by a useless node."""
+    """The same emissions as a graph that is not dense: an extra isolated node hides its shape."""
     graph = copy.copy(dense(array))
     graph.add_node()
     return with_dtype(graph, "float64")
@@ -267,7 +267,7 @@ def cases(draw, kind, *, exact=False, sizes=(1, 2, 3, 9)):
 
 @dataclass(frozen=True)
 class Result:
-    """Scores, gradients and Hessian-vector products of a batch; the graph is shared by it."""
+    """Scores, gradients and Hessian-vector products of a batch with one graph."""
 
     scores: list[float]
     emissions: list[np.ndarray]
@@ -289,7 +289,7 @@ def differentiate(scores, graph, emissions, *, second=True):
 
 
 def reference(case, *, second=True):
-    """Everything built out, in float64."""
+    """Results of the materialized products, in float64."""
     graph, emissions = with_dtype(case.graph, "float64"), [explicit(x) for x in case.arrays]
     scores = ag.forward_score(case.join(graph, emissions))
     return differentiate(scores, graph, emissions, second=second)
@@ -365,7 +365,7 @@ def log_total(graph, side, array):
     return float(LOG.reduce(row[0, graph.accept()], initial=-math.inf))
 
 
-# What many tests run on
+# Arguments of many tests
 
 every_class = pytest.mark.parametrize("kind", CLASSES)
 every_dtype = pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -249,7 +249,7 @@ def test_types_of_results():
 
 
 def test_only_to_host_copies_from_a_device_and_results_return_to_it(monkeypatch):
-    """A device of which only `to_host` knows how to read."""
+    """A device that only `to_host` can read."""
     moved = []
 
     def to_host(x):
@@ -293,7 +293,7 @@ def test_an_infinite_score_passes_no_gradient():
     assert x.grad.abs().max() == 0
 
 
-# Life of the tape
+# Lifetime of the tape
 
 
 def test_retained_graphs_are_differentiated_again():
@@ -434,7 +434,7 @@ def test_a_graph_over_a_tensor_can_be_copied():
 # Programs that torch compiles
 
 
-@pytest.mark.filterwarnings("ignore")  # of the compiler itself
+@pytest.mark.filterwarnings("ignore")  # a warning of the compiler itself
 def test_a_compiled_program_has_one_break():
     @torch.compiler.disable
     def loss(x):
@@ -453,7 +453,7 @@ def test_a_compiled_program_has_one_break():
     assert torch.allclose(grad, torch.autograd.grad(step(x), x)[0])
 
 
-# Faults that were found once
+# Regression tests
 
 
 @pytest.mark.parametrize("kernel", [None, "csr", "lanes"])

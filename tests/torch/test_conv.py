@@ -181,7 +181,7 @@ def test_other_tokens_make_other_kernels(tokens):
 
 
 def test_a_chain_is_an_ordinary_convolution():
-    """A kernel of one path adds one channel per frame: weights of 0 and 1, and a bias."""
+    """A kernel of one path adds one channel per frame: a convolution with weights 0 and 1."""
     chains = list(itertools.product(range(3), repeat=2))
     kernels = [ag.chain_graph(chain) for chain in chains]
     layer = make(kernels, 2, 2, 1, 3)
@@ -307,7 +307,7 @@ def test_half_precision_input_gives_half_precision_output(dtype):
 
 
 def test_long_windows_equal_scores_of_products():
-    """More frames than the fused loops for short windows take."""
+    """Windows with more frames than the fused loops for short windows support."""
     layer = make([[1, 2] * 8, [2]], 40, 10, 0, 2)
     x = random(1, 105, 3).requires_grad_()
     out = layer(x)
@@ -556,7 +556,7 @@ def test_distributed_training(tmp_path):
         dist.destroy_process_group()
 
 
-@pytest.mark.filterwarnings("ignore")  # of the compiler itself
+@pytest.mark.filterwarnings("ignore")  # a warning of the compiler itself
 def test_a_compiled_network_has_one_break():
     layer = make(PIECES, 3, 2, 1)
 

@@ -340,7 +340,7 @@ def test_narrow_searches():
     assert agt.beam_search(x, ag.Graph(calc_grad=False), nbest=2) == [[]]
 
 
-# Faults that were found once
+# Regression tests
 
 
 def test_greedy_search_follows_the_rules_of_scoring():

@@ -42,18 +42,18 @@ def collapse_ctc(path):
     return [c for i, c in enumerate(path) if c != 0 and (i == 0 or path[i - 1] != c)]
 
 
-# CTC as torch has it
+# CTC with the interface of torch
 
 
-FORMS = ["padded", "concatenated"]
+FORMATS = ["padded", "concatenated"]
 
 
-def batch(form="padded", dtype=F64, seed=0):
+def batch(layout="padded", dtype=F64, seed=0):
     """Emissions [T, B, C] with ragged lengths, and targets with repeats and an empty one."""
     logits = random(12, 4, 6, dtype=dtype, seed=seed).requires_grad_()
     rows = [[1, 2, 2, 3], [5], [], [4, 4, 4]]
     sizes = torch.tensor([len(row) for row in rows])
-    if form == "padded":
+    if layout == "padded":
         targets = torch.full((4, 4), -7)
         for i, row in enumerate(rows):
             targets[i, : len(row)] = torch.tensor(row, dtype=torch.long)
@@ -70,10 +70,10 @@ def small_batch():
 
 
 @pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("layout", FORMATS)
 @pytest.mark.parametrize("kind", ["tensor", "list", "tuple"])
-def test_ctc_is_a_drop_in_for_torch(form, reduction, kind):
-    logits, targets, lengths, sizes = batch(form)
+def test_ctc_is_a_drop_in_for_torch(layout, reduction, kind):
+    logits, targets, lengths, sizes = batch(layout)
     if kind != "tensor":
         lengths, sizes = (
             {"list": list, "tuple": tuple}[kind](x.tolist()) for x in (lengths, sizes)
@@ -343,7 +343,7 @@ def test_every_kind_of_tokens(tokens):
     loss = agt.TransducerLoss(tokens)
     assert gradcheck(lambda x: loss(x, targets), x)
     assert gradgradcheck(lambda x: loss(x, targets), x)
-    # Against the full token graph: all frames that spell the target, as often as they do.
+    # Against the full token graph: one path for each way that frames spell the target.
     for i, target in enumerate(targets):
         spelled = ag.compose(tokens.graph(), ag.chain_graph(target))
         emissions = ag.linear_graph(5, 3, x[i].detach().numpy())
@@ -389,11 +389,6 @@ def small_bigram(num_labels=3):
     src, dst, label = zip(*arcs, strict=True)
     weight = random(len(arcs), seed=5).numpy()
     return ag.Graph.from_arrays(src, dst, label, weight=weight, start=[0], accept=list(nodes))
-
-
-def bigram_score(weights, path):
-    return sum(weights[(a if i else -1) + 1, b] for i, (a, b) in
-               enumerate(zip([-1, *path], path, strict=False)))  # fmt: skip
 
 
 def test_learned_transitions_equal_the_sum_over_all_paths():
@@ -673,7 +668,7 @@ def test_parameters_of_another_graph_are_refused():
         agt.ASGLoss(3).load_state_dict(agt.ASGLoss(4).state_dict())
 
 
-@pytest.mark.filterwarnings("ignore")  # of the compiler itself
+@pytest.mark.filterwarnings("ignore")  # a warning of the compiler itself
 @pytest.mark.parametrize("name", ["CTCLoss", "ASGLoss", "STCLoss", "TransducerLoss"])
 def test_named_losses_compile_without_a_break(name):
     loss = modules()[name].double().eval()
@@ -792,7 +787,7 @@ def test_transitions_of_every_order():
         agt.TransducerLoss(3, transitions=-1)
 
 
-# Faults that were found once
+# Regression tests
 
 
 def test_there_must_be_one_alignment_graph_per_example():
@@ -879,7 +874,7 @@ def test_stc_in_half_precision_and_where_only_the_blank_is_possible():
 
 
 def stc_reference_of_blank_first(x):
-    """The first frame is a blank for certain, so the rest decides."""
+    """The first frame is certainly a blank, so the other frames decide."""
     rest = agt.STCLoss(reduction="sum").eval()
     return rest(x[:, 1:], [[1]]).item()
 

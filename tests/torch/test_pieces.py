@@ -45,7 +45,7 @@ def loss_of(lexicon, transitions=None, **options):
 
 
 class BackOff:
-    """A back-off bigram as a graph, and as a table of what it means."""
+    """A back-off bigram as a graph, and as a table of its scores."""
 
     def __init__(self, num_labels, num_bigrams, seed=0):
         rng = np.random.default_rng(seed)
@@ -68,7 +68,7 @@ class BackOff:
         self.end = np.logaddexp(0, back)
 
     def score(self, x, path):
-        """The log-sum over the ways to read a path, with its emissions."""
+        """The log-sum over all back-off paths that read a label sequence, with its emissions."""
         path = np.asarray(path)
         frames = x[np.arange(len(path)), path].sum()
         return (
@@ -116,7 +116,7 @@ def test_the_loss_sums_over_all_decompositions(size, text):
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("text", ["ab", "aba"])
 def test_the_loss_with_transitions_sums_over_all_decompositions(size, text):
-    """Against a sum over all frames that spell the text, and all frames that there are."""
+    """Against the sum over all frames that spell the text, and the sum over all frames."""
     lexicon = lexicon_of(size)
     bigram = BackOff(size + 1, 2 * size)
     x = random(5, size + 1, seed=size)

@@ -1,4 +1,4 @@
-"""Graphs of CTC alignments."""
+"""Graphs of CTC alignments: the same arcs from every builder, and edits."""
 
 import pickle
 

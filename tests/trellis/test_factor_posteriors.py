@@ -79,7 +79,7 @@ def test_counts_of_a_factor_on_the_best_path(kind, data):
         assert weights(counts).tolist() == weights(gradient).tolist()
 
 
-# Products that have to be built, since epsilon arcs form cycles
+# Products that are materialized, since epsilon arcs form cycles
 
 
 def silent_cycles(side):

@@ -45,8 +45,8 @@ def hard_case(graph, emissions, dtype):
     case = Case("acceptor", made, arrays).narrowed(dtype)
     expected = reference(case)
     if emissions == "1e6":
-        # Built out, sums of such weights and those of arcs lose too many digits. One number off
-        # all weights of a frame changes no gradient.
+        # In a materialized product, sums of such weights with weights of arcs lose too many digits.
+        # Subtracting a constant from all weights of a frame changes no gradient.
         shifted = reference(Case("acceptor", case.graph, [array - 1e6 for array in case.arrays]))
         expected = replace(shifted, scores=expected.scores)
     return case, expected
@@ -277,7 +277,7 @@ def test_a_bad_arc_is_named(kernel, dtype, bad):
 
 
 def test_a_bad_emission_is_found_at_every_position():
-    # Vectors, their remainders, and the first and last frames are looked at in different code.
+    # Vectors, their remainders, and the first and last frames are checked by different code.
     for kernel in KERNELS:
         case = sample_case(kernel, count=1, length=5)
         for frame in range(len(case.arrays[0])):

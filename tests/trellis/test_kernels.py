@@ -1,6 +1,6 @@
-"""Scores of products with dense emissions: every kernel against the product built out in float64.
+"""Scores of products with dense emissions: every kernel against materialized products in float64.
 
-What a product is as a graph is tested in `test_products.py`.
+`test_products.py` tests products as graphs.
 """
 
 import math
@@ -61,7 +61,7 @@ def test_the_reference_is_right(kind, data):
 @every_dtype
 @every_class
 @given(data=st.data())
-def test_every_kernel_equals_the_product_built_out(kind, dtype, data):
+def test_every_kernel_equals_the_materialized_product(kind, dtype, data):
     case = data.draw(cases(kind)).narrowed(dtype)
     baseline = data.draw(st.booleans())
     expected = reference(case)
@@ -188,7 +188,7 @@ def test_mixed_dtypes(kernel):
 
 @every_dtype
 def test_a_batch_of_mixed_kinds(dtype):
-    # Lists are planned as one batch whatever is in them: products of many kinds, plain graphs.
+    # A list is planned as one batch, also with products of many kinds and plain graphs.
     rng = generator(8)
     batch = [
         sample_case("diagonal", count=2),
@@ -344,7 +344,7 @@ def test_ragged_lengths_of_one_array():
     assert_scores([s.item() for s in scores], clean, 1e-10)
 
 
-# Faults that were found once
+# Regression tests
 
 
 def loop(label):

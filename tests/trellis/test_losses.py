@@ -1,4 +1,4 @@
-"""Minus the score of a product, plus that of its emissions, as one op."""
+"""`sequence_loss`: the score of the emissions minus the score of their product, as one op."""
 
 import math
 
@@ -14,7 +14,7 @@ LABELS = 30
 
 
 def ragged(dtype):
-    """Emissions of different lengths; a graph fails on the third, and all of the fourth does."""
+    """Emissions of five lengths. The graph accepts no path of the third, the fourth has no path."""
     rng = np.random.default_rng(6)
     arrays = [(3 * rng.normal(size=(n, LABELS))).astype(dtype) for n in (40, 33, 36, 25, 300)]
     arrays[2][5, : LABELS - 2] = -np.inf

@@ -72,7 +72,7 @@ def test_gradients_of_outer_scores(window, stride, dilation, semiring, dtype):
     seed = np.where(finite, direction(table, 3), 0.0)
     inputs = [*graphs, *emissions]
     found = [weights(g) for g in ag.grad(table, inputs, like(table, seed))]
-    # The reference: every pair is a product of its own.
+    # The reference: one product per pair.
     expected = [np.zeros(g.num_arcs()) for g in inputs]
     seed, row, scores = iter(seed), 0, np.asarray(table.weights_view())
     for b, e in enumerate(emissions):
@@ -138,7 +138,7 @@ def test_an_outer_score_is_one_dense_linear_graph():
     assert (rows, columns) == (len(emissions), len(graphs))
     assert snapshot(table)[:7] == snapshot(ag.linear_graph(rows, columns))[:7]
     assert table.calc_grad
-    # It is emissions again: a layer of kernels is the input of the next one.
+    # It is dense emissions again: the output of a layer is the input of the next one.
     again = ag.forward_score(ag.intersect(flower(columns, generator()), table))
     assert ag.grad(again, graphs[0]).num_arcs() == graphs[0].num_arcs()
 
@@ -204,7 +204,7 @@ def test_the_threads_change_no_bit_of_an_outer_score(dtype, threads):
     assert found[0] == found[1] == found[2]
 
 
-# Scores that a double holds take a shorter way than those it does not.
+# Scores within the range of a double use a faster loop than scores beyond it.
 
 
 def outer_table(graphs, emissions, **options):
@@ -238,7 +238,7 @@ def test_outer_scores_of_any_size(size, weight, baseline, dtype):
     wide = [
         with_weights(g, weights(n).astype(np.float64)) for g, n in zip(graphs, narrow, strict=True)
     ]
-    # Windows one by one are ordinary products.
+    # One window at a time is an ordinary product.
     expected = [[log_total(g, "input", w) for g in wide] for w in windows(rounded, 3, 1)]
     finite = np.isfinite(expected)
     assert np.array_equal(np.isfinite(scores.reshape(finite.shape)), finite)

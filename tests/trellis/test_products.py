@@ -61,7 +61,7 @@ def product(graph, emissions):
 
 @pytest.fixture
 def built(graph, array):
-    """The same product of leaves of its own, never deferred."""
+    """The same product of other leaves, materialized."""
     return ag.intersect(with_dtype(graph, "float64"), explicit(array))
 
 
@@ -111,7 +111,7 @@ def test_edited_emissions_are_ordinary_graphs(graph, array):
 
 
 def test_results_of_ops_on_emissions_are_right(graph, array):
-    # Whether these stay dense is a matter of speed.
+    # These may stay dense or not, which affects only speed.
     for op in (ag.clone, ag.negate, lambda g: ag.scale(g, 0.5), lambda g: ag.add(g, g)):
         leaf, other = dense(array), explicit(array)
         score = ag.forward_score(ag.intersect(graph, op(leaf)))
@@ -135,7 +135,7 @@ def test_emissions_with_new_weights_stay_dense(graph, array):
 
 
 def test_repr_of_a_large_product_is_quick():
-    # Built out it would have 2.7 billion arcs.
+    # Materialized it would have 2.7 billion arcs.
     bigrams = bigram(30, np.random.default_rng(0))
     array = np.broadcast_to(np.zeros((1, 30), np.float32), (3_000_000, 30))
     emissions = ag.linear_graph(*array.shape, array, copy=False)
@@ -158,7 +158,7 @@ def test_intersect_still_checks_its_arguments(emissions):
         ag.intersect(emissions, 3)
 
 
-# Looking at a product
+# Materializing a product
 
 
 @every_class
@@ -173,7 +173,7 @@ def test_a_product_is_the_graph_it_stands_for(kind, data):
     assert narrow[:7] == expected[:7]
 
 
-LOOKS = {
+ACCESSORS = {
     "num_nodes": lambda g: g.num_nodes(),
     "num_arcs": lambda g: g.num_arcs(),
     "num_start": lambda g: g.num_start(),
@@ -200,11 +200,11 @@ LOOKS = {
 }
 
 
-@pytest.mark.parametrize("look", LOOKS)
-def test_every_accessor_materializes_the_product(look, product, built):
-    assert LOOKS[look](product) == LOOKS[look](built)
-    # And once more, with the arcs in place.
-    assert LOOKS[look](product) == LOOKS[look](built)
+@pytest.mark.parametrize("accessor", ACCESSORS)
+def test_every_accessor_materializes_the_product(accessor, product, built):
+    assert ACCESSORS[accessor](product) == ACCESSORS[accessor](built)
+    # Once more, now that the arcs are materialized.
+    assert ACCESSORS[accessor](product) == ACCESSORS[accessor](built)
 
 
 OPS = {
@@ -492,7 +492,7 @@ def test_a_freed_tape_below_a_product_raises(graph, emissions):
 
 
 def test_a_product_can_be_scored_again_after_backward(graph, emissions):
-    # Deferring records nothing of its own, or at least nothing that breaks this.
+    # Deferring must record nothing that is freed by the first backward.
     product = ag.intersect(graph, emissions)
     ag.backward(ag.forward_score(product), retain_graph=True)
     once = weights(graph.grad())
@@ -500,7 +500,7 @@ def test_a_product_can_be_scored_again_after_backward(graph, emissions):
     assert weights(graph.grad()) == pytest.approx(2 * once, rel=1e-12)
 
 
-def test_a_product_without_references_is_not_built_for_its_gradient(graph, emissions):
+def test_a_product_without_references_is_not_materialized_for_its_gradient(graph, emissions):
     product = ag.intersect(graph, emissions).retain_grad()
     score, without_tape = ag.forward_score(product), product.detach()
     handle = ag.Graph(product)
@@ -515,7 +515,7 @@ def test_a_product_without_references_is_not_built_for_its_gradient(graph, emiss
     assert "not built" in repr(without_tape)
 
 
-def test_a_materialized_product_releases_its_emissions():
+def test_a_freed_score_releases_the_emissions_of_its_product():
     gc.disable()
     try:
         array = np.zeros((3, 2))
@@ -565,7 +565,7 @@ print(process.memory_info().rss - before)
 
 
 def ways(g, h, e):
-    """Every order in which three acceptors can be intersected."""
+    """All orders of the intersection of three acceptors."""
     return [
         ag.intersect(ag.intersect(g, e), h),
         ag.intersect(ag.intersect(e, g), h),
@@ -578,8 +578,8 @@ def ways(g, h, e):
     ]
 
 
-def assert_all_equal_built_out(products, inputs, expected, others):
-    """Scores, gradients and Hessian-vector products equal those of a product built out."""
+def assert_all_equal_materialized(products, inputs, expected, others):
+    """Scores, gradients and Hessian-vector products equal those of a materialized product."""
     vectors = [direction(g, phase) for phase, g in enumerate(inputs)]
     gradients = ag.grad(expected, others)
     hessian = ag.hvp(expected, others, vectors)
@@ -605,7 +605,7 @@ def test_the_order_of_intersections_does_not_matter(first, second, seed):
     assert all(map(is_deferred, products))
     others = [with_dtype(g, "float64"), with_dtype(h, "float64"), explicit(array)]
     expected = ag.forward_score(ag.intersect(ag.intersect(others[0], others[1]), others[2]))
-    assert_all_equal_built_out(products, [g, h, e], expected, others)
+    assert_all_equal_materialized(products, [g, h, e], expected, others)
 
 
 def test_three_graphs_and_emissions():
@@ -624,7 +624,7 @@ def test_three_graphs_and_emissions():
     others = [*(with_dtype(g, "float64") for g in inputs[:3]), explicit(array)]
     joined = ag.intersect(ag.intersect(others[0], others[1]), others[2])
     expected = ag.forward_score(ag.intersect(joined, others[3]))
-    assert_all_equal_built_out(products, inputs, expected, others)
+    assert_all_equal_materialized(products, inputs, expected, others)
 
 
 @given(
@@ -691,7 +691,7 @@ def test_a_transducer_between_emissions_and_an_acceptor(accepted, array):
         assert language(product) == pytest.approx(language(truth), abs=1e-10)
         assert len(language(truth)) > 3
         expected = ag.forward_score(truth)
-        assert_all_equal_built_out([product], [g, h, e], expected, [other, copied, x])
+        assert_all_equal_materialized([product], [g, h, e], expected, [other, copied, x])
         best, found = ag.viterbi_path(truth), ag.viterbi_path(product)
         assert ag.viterbi_score(product).item() == pytest.approx(
             ag.viterbi_score(truth).item(), rel=1e-12
@@ -706,7 +706,7 @@ def spelled(path):
 
 
 def test_products_of_products(graph, emissions, array):
-    # Two emissions in one product: nothing to re-associate, but the value is right.
+    # Two emissions in one product cannot be re-associated, but the value is right.
     product = ag.intersect(ag.intersect(graph, emissions), ag.intersect(graph, dense(array)))
     other = with_dtype(graph, "float64")
     truth = ag.intersect(ag.intersect(other, explicit(array)), ag.intersect(other, explicit(array)))

@@ -1,4 +1,4 @@
-"""What must not change a bit of the result: threads, neighbours in a batch, checkpoints."""
+"""Bitwise equal results for any number of threads, any other examples of a batch, checkpoints."""
 
 import math
 
@@ -52,7 +52,7 @@ def test_the_number_of_threads_changes_no_bit_of_a_mixed_batch(dtype, threads):
 
 
 def large_bigram(size, seed=0):
-    """So many arcs that the matrix product of one frame is worth several threads."""
+    """Enough arcs that the matrix product of one frame runs on several threads."""
     nodes = np.arange(size, dtype=np.int32)
     return ag.Graph.from_arrays(
         np.concatenate([np.full(size, size), np.repeat(nodes, size)]),
@@ -234,5 +234,5 @@ print(int(peak - gradient), int(bound), int(8 * length * (size + 1) * count))
 def test_checkpoints_bound_the_memory(kernel, count):
     peak, bound, whole = map(int, run_python(MEMORY.format(kernel=kernel, count=count)).split())
     assert whole > 20 * bound
-    # A little is left for what the process itself needs, and for emissions turned into pairs.
+    # The rest is for the process itself, and for emissions converted to pairs.
     assert peak <= bound + 4_000_000

@@ -1,4 +1,4 @@
-"""Best paths of products with dense emissions: exactly those of the products built out."""
+"""Best paths of products with dense emissions: exactly equal to the materialized products."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def explicit_path(case, array, dtype):
 @every_dtype
 @every_class
 @given(data=st.data())
-def test_the_best_path_is_exactly_that_of_the_product_built_out(kind, dtype, data):
+def test_the_best_path_equals_the_best_path_of_the_materialized_product(kind, dtype, data):
     case = data.draw(cases(kind, exact=True))
     if data.draw(st.booleans()):
         # Everything ties.
@@ -80,7 +80,7 @@ def test_best_scores_have_zero_second_derivatives():
 
 
 def test_second_order_of_a_log_sum_of_best_scores():
-    # The delta of each best score depends on the others.
+    # The gradient of the log-sum to each best score depends on the others.
     rng = generator()
     first, second = back_off(3, 4, rng), bigram(3, rng, ends=True)
     frames, fewer = dense(rng.normal(size=(4, 3))), dense(rng.normal(size=(2, 3)))
@@ -109,7 +109,7 @@ def test_second_order_of_a_log_sum_of_best_scores():
 
 @every_dtype
 def test_second_order_of_best_scores_in_closed_form(dtype):
-    # Of two sums of emissions, each the best of its graph, the shares change with the difference.
+    # The softmax weights of two best scores depend on their difference.
     array = np.array([[1.0, 0.0, -1.0], [0.5, 0.0, 2.0]])
     graphs = [acceptor((0, 0), (1, 1), dtype=dtype), acceptor((2, 2), (2, 1), dtype=dtype)]
     emissions = dense(array, dtype)
@@ -168,7 +168,7 @@ NEARLY_TIED = {
 @pytest.mark.parametrize("graph", ["bigram", "bigram with ends", "back-off", "rivals"])
 @pytest.mark.parametrize("emissions", [*HARD, *NEARLY_TIED])
 @every_dtype
-def test_best_paths_of_hard_batches_are_those_of_the_products_built_out(graph, emissions, dtype):
+def test_best_paths_of_hard_batches_equal_the_materialized_products(graph, emissions, dtype):
     rng = generator(1)
     made, num_labels, length = GRAPHS[graph](rng)
     make = (HARD | NEARLY_TIED)[emissions]
@@ -295,7 +295,7 @@ def sparse(rng, count=330):
 
 
 def nearly_level(rng, length, num_labels):
-    """Now and then a label is worse than all others: more paths tie than are looked at."""
+    """A few scores are -1 and all others 0, so that very many paths tie."""
     return np.where(rng.random((length, num_labels)) < 0.02, -1.0, 0.0)
 
 
@@ -336,7 +336,7 @@ def test_best_paths_too_long_to_keep_all_scores(name, dtype):
 
 @every_dtype
 def test_the_best_path_through_all_transitions_too_long_to_keep_all_scores(dtype):
-    # Every label may follow every other at its own price, so each frame has its best labels.
+    # Every pair of labels has its own transition score, so each frame has its best labels.
     size, length, rng = 64, 50_000, generator(4)
     assert 8 * length * size > 24 << 20
     price = rng.integers(0, 2, size)
@@ -352,5 +352,5 @@ def test_the_best_path_through_all_transitions_too_long_to_keep_all_scores(dtype
     assert score.item() == taken.sum()
     arcs = np.zeros((size + 1, size))
     np.add.at(arcs, (np.append(0, labels[:-1] + 1), labels), 1)
-    # Its arcs come by the node that they leave, then by label.
+    # Its arcs are ordered by source node, then by label.
     np.testing.assert_array_equal(weights(ag.grad(score, graph)), arcs.ravel())

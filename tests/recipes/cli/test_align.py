@@ -64,7 +64,7 @@ def plain(tokenizer=LETTERS, *settings):
 
 
 def wide(num_frames):
-    """An image for so many frames of the plain network, in half of the pixels it had."""
+    """An image of `num_frames` frames of the plain network, scaled to half its size."""
     return Input(torch.zeros(16, 2 * num_frames), "pixels", 4.0 * num_frames, 1.0, 2.0)
 
 
@@ -115,7 +115,7 @@ def test_times_are_measured_at_the_middle_of_frames(strings):
     found = align(made, "x", source, data.texts[0])
     spans = made.align(log_probs(made, source.values), found.num_frames, data.texts[0])
     assert [s.first_frame for s in found.segments] == [span.start for span in spans]
-    # Output t of this network is made of the features around frame 4 t, which lie around 40 t ms.
+    # Output t of this network depends on the features around frame 4 t, at about 40 t ms.
     for part in found.segments:
         assert part.start == pytest.approx(max(0.0, 0.04 * (part.first_frame - 0.5)))
         assert part.end == pytest.approx(min(source.extent, 0.04 * (part.end_frame - 0.5)))
@@ -163,7 +163,7 @@ def test_ctm_has_names_without_spaces_and_durations():
 
 
 def intervals(grid):
-    """What a TextGrid says: borders and texts."""
+    """The boundaries and texts of a TextGrid."""
     pattern = r'intervals \[\d+\]:\s+xmin = (\S+)\s+xmax = (\S+)\s+text = "((?:[^"]|"")*)"'
     return [
         (float(start), float(end), text.replace('""', '"'))

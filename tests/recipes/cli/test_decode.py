@@ -1,4 +1,4 @@
-"""``arcgrad decode``: the texts of tests, and a search that agrees with trying everything."""
+"""``arcgrad decode``: texts as in the test of a run, and a search that agrees with enumeration."""
 
 import itertools
 import json

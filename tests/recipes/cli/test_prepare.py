@@ -1,4 +1,4 @@
-"""``arcgrad prepare``: what it says of whole and broken corpora."""
+"""``arcgrad prepare``: its output for complete and for damaged corpora."""
 
 import pytest
 import trees

@@ -1,4 +1,4 @@
-"""The licensed corpora, on small trees that look like them, whole and broken."""
+"""The licensed corpora, on small complete or damaged trees of files with the same layout."""
 
 import json
 import os
@@ -122,7 +122,7 @@ def test_iam_words_that_are_wrongly_segmented_are_left_out(iam_tree):
     counts = prepared.counts
     words = {name: len(trees.LINES[name].split("|")) for name in trees.LINES}
     train = sum(words[name] for name in trees.SETS["trainset.txt"])
-    # One is marked as wrong, and one has only a sign that is deleted.
+    # One is marked as wrong, and one consists of a deleted sign.
     assert counts["words-train"] == train - 2
     assert prepared.left_out == {"words that are crossed out": ["a01-000u-02-07"]}
     data = iam.load(iam_tree, unit="words").train
@@ -427,7 +427,7 @@ def test_wsj_converted_recordings_are_found(tmp_path):
 
 
 def install_sph2pipe(folder, monkeypatch, status=0):
-    """A program of that name that writes silence."""
+    """A program named sph2pipe that writes silence."""
     soundfile.write(folder / "silence.wav", np.zeros(1600), trees.RATE)
     program = folder / "bin/sph2pipe"
     trees.write(program, f'#!/bin/sh\ncp "{folder}/silence.wav" "$5"\nexit {status}\n')
@@ -443,7 +443,7 @@ def test_wsj_recordings_are_converted(tmp_path, monkeypatch):
     row = rows(prepared.folder / "dev_93.jsonl")[0]
     assert row["audio"] == "audio/csr_2_comp/13-16.1/wsj1/si_dt_20/4k0/4k0c0301.wav"
     assert row["duration"] == 0.1
-    # What was converted is used again.
+    # Converted recordings are used again.
     monkeypatch.setenv("PATH", "/nowhere")
     assert wsj.prepare(tree).counts == prepared.counts
 

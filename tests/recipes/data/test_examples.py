@@ -238,7 +238,7 @@ def test_examples_are_dropped_at_random():
 
 
 @given(some_lengths, st.integers(1, 3), st.integers(0, 3))
-def test_each_process_knows_the_size_of_whole_batches(lengths, world, done):
+def test_each_process_computes_the_whole_batches(lengths, world, done):
     samplers = [
         BucketSampler(lengths * 3, 2 * world, rank=rank, world_size=world) for rank in range(world)
     ]

@@ -1,4 +1,4 @@
-"""Files as inputs: as in training, and where outputs lie."""
+"""Files as inputs: equal to training inputs, and the positions of outputs in them."""
 
 import numpy as np
 import pytest
@@ -72,7 +72,7 @@ def test_images_are_scaled_to_the_height_of_the_run():
     assert input_features(tiny("data.corpus=librispeech")) == LogMel()
 
 
-def test_features_use_the_settings_of_the_corpus(tmp_path):
+def test_input_features_equal_the_features_of_the_corpus(tmp_path):
     whole = ("data.train=none", "data.validation=none", "data.test=none", "model.preset=small")
     for corpus, make in {"librispeech": trees.librispeech, "wsj": trees.wsj}.items():
         tree = make(tmp_path / corpus)
@@ -84,7 +84,7 @@ def test_features_use_the_settings_of_the_corpus(tmp_path):
 
 def test_any_image_mode_is_converted_to_grey(tmp_path):
     grey = Image.fromarray(np.arange(0, 256, dtype=np.uint8).reshape(16, 16))
-    clear = Image.new("RGBA", grey.size)  # black, but nothing of it is seen
+    clear = Image.new("RGBA", grey.size)  # black, but fully transparent
     clear.paste(grey.convert("RGBA"))
     deep = Image.fromarray(np.asarray(grey, np.uint16) * 257)
     for name, image in {
@@ -100,7 +100,7 @@ def test_any_image_mode_is_converted_to_grey(tmp_path):
     Image.new("LA", (4, 4)).save(tmp_path / "nothing.png")
     assert np.array_equal(read_image(tmp_path / "nothing.png"), Image.new("L", (4, 4), 255))
     turned = Image.Exif()
-    turned[0x0112] = 6  # to be turned to the right
+    turned[0x0112] = 6  # an EXIF orientation that rotates the image
     grey.crop((0, 0, 16, 4)).save(tmp_path / "turned.png", exif=turned)
     assert read_image(tmp_path / "turned.png").size == (4, 16)
 
@@ -141,7 +141,7 @@ def test_positions_stay_inside():
 
 
 class Stack(nn.Module):
-    """Convolutions with positive weights, so that gradients show what an output is made of."""
+    """Convolutions with positive weights: gradients show the receptive field of an output."""
 
     def __init__(self, layers):
         super().__init__()

@@ -143,7 +143,7 @@ def test_a_line_is_written_in_one_hand(split):
             chosen = np.zeros(len(positions), bool)
             chosen[first:end] = True
             assert chosen.sum() >= letters.NEAREST
-            # No copy that was passed over is nearer than one that was not.
+            # No copy that was left out is nearer than a chosen one.
             if not chosen.all():
                 assert distances[chosen].max() <= max(distances[~chosen].min(), 0.01) + 1e-12
 

@@ -1,4 +1,4 @@
-"""Experiments: each named one is built and steps once, and settings are read with care."""
+"""Experiments: each is built and makes one step; settings are parsed and checked."""
 
 import dataclasses
 import json
@@ -27,7 +27,7 @@ TINY = ["data.train=4", "data.validation=2", "data.test=2"]
 
 
 def as_wide_as_needed(recognizer, batch):
-    """A batch with inputs repeated or cut until a blank just fits before and after each letter."""
+    """A batch with inputs repeated or cut to the fewest frames for letters with blanks around."""
     needed = max(2 * len(text) + 3 for text in batch.texts)
     length = 1
     while recognizer.network.output_lengths([length])[0] < needed:
@@ -52,7 +52,7 @@ def short(dataset, num_letters=6):
 
 
 def step(experiment, batch_of=short):
-    """The recogniser of an experiment after a step, the batch, its loss, and a transcript."""
+    """The recogniser of an experiment after one step, the batch, its loss, and a transcript."""
     torch.manual_seed(0)
     splits = load_data(experiment)
     recognizer = Recognizer.for_data(experiment, splits.train)
@@ -65,7 +65,7 @@ def step(experiment, batch_of=short):
 
 @pytest.fixture(scope="module")
 def corpora(tmp_path_factory):
-    """Folders like the corpora that users bring."""
+    """Small folders with the layout of the licensed corpora."""
     root = tmp_path_factory.mktemp("corpora")
     iam.prepare(trees.iam(root / "iam"))
     librispeech.prepare(trees.librispeech(root / "librispeech"))
@@ -149,7 +149,7 @@ def test_the_cells_of_table_1_are_all_there_and_differ_in_the_loss_only():
 
 
 @pytest.mark.parametrize(
-    ("artefact", "corpus", "count"),
+    ("name", "corpus", "count"),
     [
         *[("table1", corpus, 9) for corpus in ("letters", "iam")],
         *[("table2", corpus, 6) for corpus in ("letters", "iam")],
@@ -159,8 +159,8 @@ def test_the_cells_of_table_1_are_all_there_and_differ_in_the_loss_only():
         *[("variants", corpus, 3) for corpus in ("letters", "iam")],
     ],
 )
-def test_the_cells_of_each_paper_table_differ(artefact, corpus, count):
-    found = cells(artefact, corpus)
+def test_the_cells_of_each_paper_table_differ(name, corpus, count):
+    found = cells(name, corpus)
     assert len(found) == count
     assert len({dataclasses.replace(cell, description="") for cell in found.values()}) == count
     assert all(cell.data.corpus == corpus for cell in found.values())

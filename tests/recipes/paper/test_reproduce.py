@@ -1,4 +1,4 @@
-"""Tables and figures: all cells are trained once, and numbers stand where they belong."""
+"""Tables and figures: each cell is trained once, and its numbers are in the right place."""
 
 import json
 import os
@@ -20,7 +20,7 @@ PIECES = ["tokens.num_pieces=32", "model.inner_pieces=32"]
 
 
 def rows(path):
-    """The cells of the table of a page."""
+    """The cells of the table on a page."""
     lines = [line for line in path.read_text().splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
@@ -97,7 +97,7 @@ def test_an_interrupted_reproduction_is_resumed(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("artefact", "corpus", "pictures"),
+    ("name", "corpus", "pictures"),
     [
         ("table2", "letters", []),
         ("table3", "letters", []),
@@ -107,22 +107,22 @@ def test_an_interrupted_reproduction_is_resumed(tmp_path, monkeypatch):
         ("fig8", "letters", ["counts"]),
     ],
 )
-def test_each_table_and_figure_is_written(artefact, corpus, pictures, tmp_path):
+def test_each_table_and_figure_is_written(name, corpus, pictures, tmp_path):
     settings = [*TINY, *(PIECES if corpus == "letters" else ["tokens.num_pieces=18"])]
-    written = reproduce(artefact, corpus, tmp_path, settings=settings, quiet=True)
-    stem = f"{artefact}-{corpus}"
+    written = reproduce(name, corpus, tmp_path, settings=settings, quiet=True)
+    stem = f"{name}-{corpus}"
     expected = [f"{stem}.md", f"{stem}.json", *(f"{stem}-{name}.svg" for name in pictures)]
     assert [path.name for path in written] == expected
     page = written[0].read_text()
-    assert page.startswith(f"# {PAPER_TABLES[artefact].title}, on {corpus}\n")
+    assert page.startswith(f"# {PAPER_TABLES[name].title}, on {corpus}\n")
     assert re.findall(r"\]\((.*)\)", page) == expected[2:]
     json.loads(written[1].read_text())
     for path in written[2:]:
         assert "<svg" in path.read_text()
 
 
-def test_figure_5_has_a_curve_for_each_number_of_pieces_and_loss(tmp_path):
-    # One epoch for all sizes: the numbers of pieces of the catalog, made small by quick.
+def test_figure_5_has_curves_for_single_and_marginalised_decompositions(tmp_path):
+    # One epoch for each number of pieces of the catalog, which `quick` reduces.
     settings = ["data.train=60", "data.validation=2", "data.test=2"]
     written = reproduce("fig5", "digits", tmp_path, settings=settings, quick=True, quiet=True)
     assert [path.suffix for path in written] == [".md", ".json", ".svg"]
@@ -179,9 +179,9 @@ def test_invalid_reproduction_requests_are_errors():
 
 def test_every_experiment_belongs_to_a_table_or_figure():
     found = {"demo"}
-    for artefact in PAPER_TABLES.values():
-        for corpus in artefact.corpora:
-            cells = artefact.experiments(corpus)
+    for name in PAPER_TABLES.values():
+        for corpus in name.corpora:
+            cells = name.experiments(corpus)
             assert cells
             found |= cells.keys()
     assert found == set(EXPERIMENTS)

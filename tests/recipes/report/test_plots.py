@@ -24,7 +24,7 @@ def names(figure):
 
 
 def strokes(figure):
-    """The row and the ends of each stretch of the path that is drawn."""
+    """The row and the ends of each horizontal line of the drawn path."""
     heat = figure.axes[-2]
     (lines,) = (c for c in heat.collections if len(c.get_segments()))
     return [(y, x, end) for (x, y), (end, _) in lines.get_segments()]
@@ -115,7 +115,7 @@ def test_alignments_that_do_not_fit_are_errors(emissions, path, tokens, message)
 
 
 def read_blocks(text, height):
-    """The ink of an image that was written as text, without columns at the end that have none."""
+    """The ink of an image that was written as text, without empty columns at its end."""
     parts = []
     for part in text.split("\n\n"):
         rows = part.split("\n")
@@ -130,7 +130,7 @@ def read_blocks(text, height):
 
 @given(hnp.arrays(bool, st.tuples(st.just(6), st.integers(1, 30))), st.integers(1, 12))
 def test_blocks_have_the_ink_of_the_image(ink, width):
-    ink[0, -1], ink[1, -1] = True, False  # nothing is lost at the end, and there is some paper
+    ink[0, -1], ink[1, -1] = True, False  # no ink is lost at the end, and there is some white
     # Parts are separated by empty lines, so no row may be empty.
     ink[0], ink[2], ink[4] = ink[0] | True, ink[2] | True, ink[4] | True
     parts = read_blocks(blocks(~ink, width, height=6), 6)

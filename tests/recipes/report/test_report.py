@@ -1,4 +1,4 @@
-"""The report of runs: a whole page, whatever the runs are like, that needs nothing else."""
+"""The report of runs: a complete, self-contained page for any runs."""
 
 import base64
 import html.parser
@@ -67,7 +67,7 @@ class Page(html.parser.HTMLParser):
 
 
 def check(page):
-    """What holds for any page: it is complete, accessible, and points to nothing outside."""
+    """Any page is complete, accessible, and has no link to other files."""
     ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
     assert len(set(ids)) == len(ids)
     assert page.source.startswith("<!DOCTYPE html>")
@@ -97,7 +97,7 @@ def written(runs, tmp_path, **options):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Runs of one epoch: of each kind that a page shows differently."""
+    """Runs of one epoch, one for each kind that a page shows differently."""
     folder = tmp_path_factory.mktemp("runs")
     tiny = override(find("demo"), TINY)
     bigram = override(find("table1/letters/ngram2/no_blank"), TINY)

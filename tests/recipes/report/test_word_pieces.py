@@ -52,7 +52,7 @@ def test_the_same_word_is_decomposed_as_its_frames_say():
 
 
 def test_transitions_decide_where_emissions_tie():
-    """Where frames cannot tell, a large score of one pair decides."""
+    """Where emissions tie, a large transition score decides."""
     graph = ag.ngram.dense_graph(len(PIECES) + 1, 2)
     table = np.zeros((len(PIECES) + 2, len(PIECES) + 1), np.float32)
     for way in (["▁", "able"], ["▁a", "ble"]):

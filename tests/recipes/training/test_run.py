@@ -1,4 +1,4 @@
-"""The folder of a run: what it ran with, its times, TensorBoard, and what randomness depends on."""
+"""The folder of a run: its environment, times, TensorBoard files, and random state."""
 
 import json
 import os
@@ -71,7 +71,7 @@ def test_the_commit_is_that_of_the_checkout_if_the_file_is_part_of_it(tmp_path, 
     file.write_text("one")
     monkeypatch.setattr(environment, "HERE", file)
     git("init", "-q")
-    assert environment._commit() is None  # a folder of someone else's checkout
+    assert environment._commit() is None  # a folder within the checkout of another project
     git("add", ".")
     git("commit", "-qm", "one")
     git("tag", "v1")
@@ -215,7 +215,7 @@ def test_metrics_survive_serialization():
 
 
 class Writer:
-    """Records what TensorBoard would be given."""
+    """Records the calls of a TensorBoard writer."""
 
     calls: list
 

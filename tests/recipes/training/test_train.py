@@ -1,4 +1,4 @@
-"""Training: the same bits with and without interruption, and an end that is clean in any case."""
+"""Training: the same bits with and without interruption, and a clean end in every case."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Scores written in a loop are differentiated as those of a list are."""
+"""Scores of a Python loop over examples have the same derivatives as scores of a list."""
 
 import numpy as np
 import pytest

@@ -137,6 +137,6 @@ def test_the_derivative_of_a_gradient_along_its_seed():
     seed = ag.scalar_graph(2.0)
     gradient = ag.grad(ag.forward_score(graph), graph, seed, create_graph=True)
     direction = ag.linear_graph(3, 4, np.random.default_rng(5).normal(size=(3, 4)))
-    slope = ag.grad(gradient, seed, direction).item()
+    tangent = ag.grad(gradient, seed, direction).item()
     expected = (reference(values)[1] * direction.weights_view()).sum()
-    assert slope == pytest.approx(expected, rel=1e-12)
+    assert tangent == pytest.approx(expected, rel=1e-12)

@@ -1,4 +1,4 @@
-"""Training in two processes: the numbers of one, one writer, and a common end."""
+"""Training in two processes: the metrics of one process, one writer, and a common end."""
 
 import contextlib
 import json
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 from runs import BIGRAM, TINY, assert_same_state, checkpoint, override
-from together import BIGRAM_SGD, CTC_SGD
+from two_processes import BIGRAM_SGD, CTC_SGD
 
 from arcgrad.recipes.data import load_data
 from arcgrad.recipes.recognizer import Recognizer
@@ -23,13 +23,13 @@ from arcgrad.recipes.training import train
 
 pytestmark = pytest.mark.serial
 
-# Far more than it takes, on any machine.
+# A generous limit for slow machines.
 SECONDS = 300
 
 
 @contextlib.contextmanager
 def torchrun(*arguments):
-    """Two processes, which end in any case."""
+    """A program in two processes, which are terminated at the end."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
@@ -41,7 +41,7 @@ def torchrun(*arguments):
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
-    watch = threading.Timer(SECONDS, program.terminate)  # torchrun ends its processes
+    watch = threading.Timer(SECONDS, program.terminate)  # torchrun terminates its processes
     watch.start()
     try:
         yield program
@@ -55,10 +55,10 @@ def torchrun(*arguments):
 
 
 @pytest.fixture(scope="module")
-def together(tmp_path_factory):
-    """The folder of the trainings, what each process returned, and what was printed."""
-    folder = tmp_path_factory.mktemp("together")
-    with torchrun(Path(__file__).parents[2] / "support/together.py", folder) as program:
+def trained(tmp_path_factory):
+    """The folder of the runs, the results of each process, and the output."""
+    folder = tmp_path_factory.mktemp("trained")
+    with torchrun(Path(__file__).parents[2] / "support/two_processes.py", folder) as program:
         out, err = program.communicate()
     assert program.returncode == 0, err
     found = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
@@ -66,8 +66,8 @@ def together(tmp_path_factory):
 
 
 @pytest.mark.parametrize(("name", "experiment"), [("bigram", BIGRAM_SGD), ("ctc", CTC_SGD)])
-def test_two_processes_train_like_one(together, tmp_path, name, experiment):
-    folder, (found, _), _ = together
+def test_two_processes_train_like_one(trained, tmp_path, name, experiment):
+    folder, (found, _), _ = trained
     result = train(experiment, tmp_path, quiet=True)
     torch.manual_seed(experiment.seed)
     start = Recognizer.for_data(experiment, load_data(experiment).train)
@@ -84,8 +84,8 @@ def test_two_processes_train_like_one(together, tmp_path, name, experiment):
     assert ("transitions" in two["criterion"]) == (name == "bigram")
 
 
-def test_a_run_interrupted_in_one_process_is_resumed_exactly(together):
-    folder, found, _ = together
+def test_a_run_interrupted_in_one_process_is_resumed_exactly(trained):
+    folder, found, _ = trained
     for results in found:
         assert results["stopped"]["interrupted"]
         assert (results["stopped"]["epochs"], results["resumed"]["epochs"]) == (0, 2)
@@ -95,18 +95,18 @@ def test_a_run_interrupted_in_one_process_is_resumed_exactly(together):
     assert not torch.equal(*states)  # each drops other units
 
 
-def test_all_processes_return_the_same_metrics(together):
-    assert together[1][0] == together[1][1]
+def test_all_processes_return_the_same_metrics(trained):
+    assert trained[1][0] == trained[1][1]
 
 
-def test_only_the_first_process_prints(together):
-    lines = together[2].splitlines()
+def test_only_the_first_process_prints(trained):
+    lines = trained[2].splitlines()
     assert re.fullmatch(r"10 training examples, \d+ parameters, 2 processes", lines[0])
     assert [line.split("  ")[0] for line in lines[1:]] == ["epoch 1/2", "epoch 2/2"]
 
 
-def test_a_nan_in_one_process_stops_all_and_the_joint_batch_is_saved(together):
-    folder, (found, _), _ = together
+def test_a_nan_in_one_process_stops_all_and_the_joint_batch_is_saved(trained):
+    folder, (found, _), _ = trained
     expected = r"TrainingError: .*, but in epoch 1, batch 2, the loss of train-line-\d is not; "
     assert re.match(expected, found["nan"])
     batch = checkpoint(folder / "nan", "bad_batch.pt")
@@ -116,14 +116,14 @@ def test_a_nan_in_one_process_stops_all_and_the_joint_batch_is_saved(together):
     assert len(batch["inputs"]) == len(batch["ids"]) >= 3
 
 
-def test_the_time_limit_stops_all_processes_at_the_same_step(together):
-    _, (found, _), _ = together
+def test_the_time_limit_stops_all_processes_at_the_same_step(trained):
+    _, (found, _), _ = trained
     assert found["short"]["epochs"] >= 1
     assert not found["short"]["finished"]
 
 
-def test_batches_that_cannot_be_split_are_errors(together):
-    folder, (found, _), _ = together
+def test_batches_that_cannot_be_split_are_errors(trained):
+    folder, (found, _), _ = trained
     assert found["odd"] == (
         "ValueError: train: optim.batch_size must be a multiple of the number of processes, 2, "
         "but it is 3"

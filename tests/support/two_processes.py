@@ -1,4 +1,4 @@
-"""Trainings of two processes: the program that ``test_together.py`` starts with torchrun."""
+"""Trainings of two processes: the program that ``test_processes.py`` starts with torchrun."""
 
 import json
 import os
@@ -15,13 +15,13 @@ from arcgrad.recipes.recognizer import Recognizer
 from arcgrad.recipes.training import TrainingError, loop, processes, train
 
 # Batches of 4, 3 and 3 examples: the parts of two processes differ in size. The validation data are
-# one batch, so that the second process has none. Without clipping the scale of gradients counts.
+# one batch, so that the second process has none. Without clipping, the scale of gradients matters.
 BIGRAM_SGD = override(SGD, ["model.dropout=0", "optim.max_grad_norm=1e6"])
 CTC_SGD = override(BIGRAM_SGD, ["loss.blank=optional", "loss.allow_repeats=false", "loss.ngram=0"])
 
 
 def interrupted(experiment, folder, step):
-    """A training that Ctrl-C ends, pressed in the second process only."""
+    """A training that SIGINT ends, sent to the second process only."""
     do, count = loop._Training.step, []
 
     def interrupt(self, *batch):
@@ -38,13 +38,13 @@ def interrupted(experiment, folder, step):
 
 
 def nan_in_the_second(folder):
-    """What is raised where the second process finds a NaN in its second step."""
+    """The error of a training whose second process finds a NaN in its second step."""
     forward, count = Recognizer.forward, []
 
     def broken(self, batch):
         emissions, lengths = forward(self, batch)
         count.append(None)
-        # The first call is not a step.
+        # The first call is not a training step.
         if len(count) == 3 and processes.rank() == 1:
             emissions = emissions.clone()
             emissions[0, 0, 0] = torch.nan
@@ -58,7 +58,7 @@ def nan_in_the_second(folder):
 
 
 def raised(experiment, folder):
-    """What a training raises."""
+    """The error of a training."""
     try:
         train(experiment, folder, quiet=True)
     except (ValueError, TrainingError) as error:
@@ -66,7 +66,7 @@ def raised(experiment, folder):
 
 
 def main(folder):
-    processes.TIMEOUT = timedelta(seconds=60)  # a hang of these tests ends soon
+    processes.TIMEOUT = timedelta(seconds=60)  # tests that hang end soon
     found = {
         "bigram": asdict(train(BIGRAM_SGD, folder / "bigram", quiet=True)),
         "ctc": asdict(train(CTC_SGD, folder / "ctc", quiet=True)),

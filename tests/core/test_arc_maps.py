@@ -1,4 +1,4 @@
-"""Weights that ops move, and arcs that `remove` joins, compared in full with NumPy."""
+"""Arc maps: the weights of results, and the arcs that `remove` joins, compared with NumPy."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def assert_weights(graph, expected):
     assert not np.signbit(found[found == 0]).any()
 
 
-# Weights that are moved
+# Weights of results
 
 
 @every_dtype
@@ -70,9 +70,9 @@ def test_a_concatenation_has_the_weights_of_its_inputs_and_zeros(dtype, before):
     (node,) = joined.start()
     order = np.empty(len(src), np.int64)
     following, ends = following.tolist(), dst.tolist()
-    for place in range(len(src)):
-        order[place] = following[node]
-        node = ends[order[place]]
+    for position in range(len(src)):
+        order[position] = following[node]
+        node = ends[order[position]]
     assert [node] == joined.accept().tolist()
     zero = np.zeros(1, dtype)
     expected = np.concatenate([values[0], zero, values[1], zero, values[2]])
@@ -93,9 +93,9 @@ def test_arithmetic_is_that_of_numpy(dtype, extra):
     assert_weights(ag.scale(x, 2.5), zero + factor * first)
     assert_weights(ag.add(x, y), zero + first + second)
     assert_weights(ag.subtract(x, y), zero + first - second)
-    # A factor that is no float32 multiplies in float64.
+    # A factor without an exact float32 value multiplies in float64.
     assert_weights(ag.scale(x, 0.1), zero + (0.1 * first.astype(np.float64)).astype(dtype))
-    # Without a handle to the results in between.
+    # Without a handle to the intermediate results.
     both = ag.add(ag.scale(x, 2.5), ag.negate(y))
     assert_weights(both, (zero + factor * first) - second)
 
@@ -122,7 +122,7 @@ def test_gradients_of_arc_maps(dtype):
     ag.backward(whole, like(whole, seed), retain_graph=True)
     for part, values in zip(parts, expected, strict=True):
         np.testing.assert_array_equal(part.grad().weights_to_numpy(), values)
-    # On the tape too, where the gradient is itself made of moves.
+    # On the tape too, where the gradient is itself computed by arc maps.
     tracked = like(whole, seed)
     tracked.calc_grad = True
     for gradient, values in zip(
@@ -220,6 +220,6 @@ def test_removing_many_arcs_keeps_scores_and_derivatives():
     assert scores[1].item() == pytest.approx(scores[0].item(), rel=1e-12)
     gradients = [weights(ag.grad(score, graph)) for score in scores]
     np.testing.assert_allclose(gradients[1], gradients[0], atol=1e-9)
-    curvatures = [weights(ag.hvp(score, [graph], [direction])[0]) for score in scores]
-    assert np.abs(curvatures[0]).max() > 0.1
-    np.testing.assert_allclose(curvatures[1], curvatures[0], rtol=1e-8, atol=1e-8)
+    products = [weights(ag.hvp(score, [graph], [direction])[0]) for score in scores]
+    assert np.abs(products[0]).max() > 0.1
+    np.testing.assert_allclose(products[1], products[0], rtol=1e-8, atol=1e-8)
