@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import graphs
-from tools import acceptor, build, snapshot
+from tools import build, snapshot
 
 import arcgrad as ag
 
@@ -494,11 +494,3 @@ def test_numpy_booleans_are_booleans(graph):
         with pytest.raises(TypeError, match="Graph: calc_grad must be True or False, but it is"):
             graph.calc_grad = junk
     assert graph.num_nodes() == 4
-
-
-def test_graphs_without_starts_accepts_or_arcs_are_valid_arguments():
-    # Graphs without starts, accepts or arcs are ordinary: nothing is accepted.
-    for graph in (ag.Graph(), build(3, set(), set(), []), build(2, {0}, set(), [(0, 1, 0)])):
-        assert ag.forward_score(graph).item() == -math.inf
-        assert ag.viterbi_path(graph).num_nodes() == 0
-        assert ag.compose(graph, acceptor((0,))).num_nodes() == 0

@@ -4,7 +4,7 @@ A language maps (input string, output string) to the score of its paths: their l
 maximum in the tropical semiring. Every op on graphs is tested against the same op on languages.
 Where a result depends on more than the language (ties, posteriors, arithmetic of weights) the
 meaning is written on paths or on arcs. One row per op, at the end of the file, is all that
-`test_every_op.py` needs.
+`test_every_op.py` needs. The file is long because it is the one table of all meanings.
 """
 
 import itertools

@@ -60,6 +60,11 @@ def runs(kernel, products):
     return True
 
 
+def is_deferred(graph):
+    """Whether a product is not materialized yet."""
+    return "product" in repr(graph)
+
+
 # Graphs. Every builder makes a float64 leaf; weights are multiples of 1/8.
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from torch_cases import random
 
 import arcgrad as ag
 import arcgrad.torch as agt
@@ -25,11 +26,6 @@ def lexicon_of(size):
     found = Counter(text[k : k + n] for n in (2, 3, 4, 5) for k in range(len(text) - n + 1))
     longer = [piece for piece, _ in found.most_common(size - len(LETTERS))]
     return ag.lexicon.Lexicon([*LETTERS, *longer], first_label=1)
-
-
-def random(*shape, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, dtype=torch.float64, generator=generator)
 
 
 def loss_of(lexicon, transitions=None, **options):
