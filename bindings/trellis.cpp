@@ -1,3 +1,5 @@
+// Binds `explain`, the limit on kept frames, and the test hooks of the trellis.
+
 #include "arcgrad/runtime/isa.h"
 #include "arcgrad/trellis/explain.h"
 #include "arcgrad/trellis/testing.h"
@@ -28,11 +30,11 @@ The kernel that computes the score of a graph, as :func:`explain` returns it.
 Explains which kernel would compute the score of a graph, and why.
 
 The score of the product of a graph with emissions is computed without building the product. The
-kernel depends on the graph and, for a list, on what the products share:
+kernel depends on the graph and, for a list, on which products have the same graph:
 
 - ``diagonal``: banded graphs, whose arcs lie on a few diagonals of the transition matrix, such as
   the alignments of a target.
-- ``lanes``: a graph that several examples share; they run side by side in vectors.
+- ``lanes``: a graph that several examples have in common; they run side by side in vectors.
 - ``dense``: graphs with nearly all transitions between labels, such as a bigram, by matrix
   products.
 - ``csr``: any other graph.

@@ -1,3 +1,5 @@
+// Runs the chunks of a plan in parallel: forward, backward, and Hessian-vector products.
+
 #include "arcgrad/trellis/batch.h"
 
 #include <algorithm>
@@ -11,6 +13,7 @@
 namespace arcgrad::trellis {
 namespace {
 
+/// No kernel runs more examples side by side.
 constexpr size_t kMostTogether = 64;
 
 std::vector<std::vector<double>> to_doubles(std::span<const Weights> tangents) {
@@ -59,14 +62,14 @@ Batch::Batch(const char* op, Plan plan, bool keep, std::shared_ptr<Frames> frame
   scores_.assign(plan_.examples.size(), kNegInf);
   is_fused_.assign(plan_.examples.size(), true);
   std::vector<const KernelEntry*> kernels(plan_.groups.size());
-  // A group that is one chunk runs at once, on the thread that makes its factor.
+  // A group of one chunk runs immediately, on the thread that makes its factor.
   std::vector<std::vector<Chunk>> chunks(plan_.groups.size());
   parallel_for(plan_.groups.size(), [&](size_t g) {
     const Plan::Group& group = plan_.groups[g];
     try {
       kernels[g] = &plan_.choose(op_, group);
       if (!kernels[g]->run) return;
-      factors_[g] = std::make_shared<const Factor>(op_, plan_.form(group),
+      factors_[g] = std::make_shared<const Factor>(op_, plan_.trellis_graph(group),
                                                    plan_.graphs[group.graph].raw_weights());
       if (kernels[g]->prepare)
         kernels[g]->prepare(*factors_[g], plan_.examples[group.examples.front()].view.dtype);
@@ -105,9 +108,10 @@ void Batch::run_chunk(Chunk& chunk, bool keep) {
   }
   if (frames_) sum_frames(chunk);
   constexpr int64_t kBytesPerValue = 8;
-  const RunOptions options{op_, keep,
-                           history_stride(frames, kBytesPerValue * factor->form->num_values,
-                                          static_cast<int64_t>(plan_.examples.size()))};
+  const RunOptions options{
+      op_, keep,
+      history_stride(frames, kBytesPerValue * factor->trellis_graph->num_values,
+                     static_cast<int64_t>(plan_.examples.size()))};
   auto add = [&](std::unique_ptr<Run> run, size_t begin, size_t count) {
     for (size_t k = 0; k < count; ++k) scores_[chunk.examples[begin + k]] = run->scores[k];
     if (keep) chunk.runs.push_back({std::move(run), begin, count});
@@ -122,7 +126,7 @@ void Batch::run_chunk(Chunk& chunk, bool keep) {
       add(run_lanes(factor, {views.data() + begin, count}, options), begin, count);
     }
   } catch (const std::invalid_argument&) {
-    plan_.rethrow(op_, *plan_.form(group), chunk.examples);
+    plan_.rethrow(op_, *plan_.trellis_graph(group), chunk.examples);
   }
 }
 
@@ -245,8 +249,8 @@ void Batch::list_destinations(std::span<Gradient* const> grads, std::vector<Grad
   }
 }
 
-/// Clears the gradients of the examples that are not in a chunk. `to` has the example 0 of this
-/// batch at `first`.
+/// Clears the gradients of the examples that are not in a chunk. Example 0 of this batch is at
+/// `first` in `to`.
 void Batch::clear_unused(const EmissionsGrads& to, size_t first) const {
   for (size_t i = 0; i < plan_.examples.size(); ++i) {
     if (is_fused_[i]) continue;
@@ -255,8 +259,8 @@ void Batch::clear_unused(const EmissionsGrads& to, size_t first) const {
   }
 }
 
-/// Adds the gradients of arcs, one array per chunk, to the gradients of the graphs. The order of
-/// the sum does not depend on the threads.
+/// Adds the gradients of arcs, one array per chunk, to the gradients of the graphs, in an order
+/// that does not depend on the threads.
 void Batch::sum_arcs(std::span<Buffer<double>> arcs, std::span<Gradient* const> grads) const {
   for (size_t k = 0; k < chunks_.size();) {
     const size_t first = k, graph = plan_.groups[chunks_[k].group].graph;

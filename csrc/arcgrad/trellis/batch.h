@@ -19,12 +19,12 @@ namespace arcgrad::trellis {
 /// by side. Chunks run in parallel. A kernel may return null for a chunk; then `lanes` runs it.
 class Batch {
  public:
-  /// Computes the scores. With `keep`, gradients can be computed later. With `frames`, also sums
-  /// the frames of each example, while its emissions are in the cache.
+  /// Computes the scores. With `keep`, gradients can be computed later. With `frames`, also
+  /// computes the score of the emissions of each example alone, while they are in the cache.
   Batch(const char* op, Plan plan, bool keep, std::shared_ptr<Frames> frames = nullptr);
 
   const Plan& plan() const { return plan_; }
-  /// False if the plan wants the product of example i to be materialised; it then has no score.
+  /// False if the product of example i must be materialised; it then has no score here.
   bool is_fused(size_t i) const { return is_fused_[i]; }
   double score(size_t i) const { return scores_[i]; }
   const std::shared_ptr<Frames>& frames() const { return frames_; }
@@ -32,9 +32,10 @@ class Batch {
   /// The log of the sum of the posteriors of each frame of example i, before normalization.
   std::vector<double> frame_scores(size_t i) const;
 
-  /// The deltas of the scores of a batch, and the destinations of its gradients. Adds `deltas[i]`
-  /// times the posteriors of example i to the gradients of its factors, and `frame_deltas[i]` times
-  /// the posteriors of its frames alone unless that is empty. A null gradient is not wanted.
+  /// The gradients (deltas) of the scores of a batch, and the destinations for its factors.
+  /// add_gradients() adds `deltas[i]` times the posteriors of example i and, unless `frame_deltas`
+  /// is empty, `frame_deltas[i]` times the posteriors of its emissions alone. A null destination is
+  /// not wanted.
   struct Flow {
     const Batch* batch;
     std::vector<double> deltas;
@@ -45,7 +46,7 @@ class Batch {
   static void add_gradients(std::span<const Flow> flows);
 
   /// Adds `deltas[i]` times the derivatives of the posteriors of example i along the tangents of
-  /// its factors. Sets `jvps[i]` to the derivative of its score.
+  /// its factors. Sets `jvps[i]` to the derivative of its score along them.
   void add_hvps(std::span<const double> deltas, std::span<const Weights> graph_tangents,
                 std::span<const Weights> emission_tangents, std::span<Gradient* const> graph_grads,
                 std::span<Gradient* const> emission_grads, std::span<double> jvps) const;
@@ -67,7 +68,7 @@ class Batch {
   struct GradientJob {
     const Flow& flow;
     const Chunk& chunk;
-    size_t first;  // number of the batch's first example, among those of all batches
+    size_t first;  // index of the batch's first example among the examples of all batches
   };
 
   static Buffer<double> run_gradient_job(const GradientJob& job, const EmissionsGrads& to);
@@ -87,8 +88,8 @@ class Batch {
   std::vector<bool> is_fused_;
 };
 
-/// Records the gradients of the factors for which `wanted` holds, as graphs that can be
-/// differentiated again. `deltas` has one scalar graph per example, null where nothing flows.
+/// Computes the gradients of the factors for which `wanted` holds, as graphs that can be
+/// differentiated again. `deltas` has one scalar graph per example, null for no gradient.
 std::vector<Graph> record_gradients(const char* op, const std::shared_ptr<const Batch>& batch,
                                     std::span<const Graph> deltas, const std::vector<bool>& wanted);
 

@@ -1,3 +1,5 @@
+// Views of emissions and of their gradients, and the check for NaN and +inf.
+
 #include "arcgrad/trellis/emissions.h"
 
 #include <algorithm>

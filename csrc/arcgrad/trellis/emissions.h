@@ -1,7 +1,7 @@
 #pragma once
 
-// The emissions of a product as a matrix (frames x labels), and the gradient matrix that belongs to
-// it. Every recursion of this room reads the one and adds to the other.
+// The emissions of a product as a strided matrix (frames x labels), and the matrix of their
+// gradient. Every recursion of this room reads the first and adds to the second.
 
 #include <cstdint>
 #include <span>
@@ -24,17 +24,17 @@ struct Emissions {
 /// The weights of a dense linear graph as a matrix.
 Emissions view_emissions(const Graph& graph);
 
-/// Throws if an entry of frame `t` that one of `labels`, ascending, reads is NaN or +inf.
+/// Throws if the emission of one of `labels` (ascending) at frame `t` is NaN or +inf.
 void check_emissions(const char* op, std::span<const int32_t> labels, const Emissions& emissions,
                      int32_t t);
-/// Throws for the first such entry of any frame; there must be one.
+/// Throws for the first frame that has such an emission; one must exist.
 [[noreturn]] void fail_bad_emission(const char* op, std::span<const int32_t> labels,
                                     const Emissions& emissions);
 
 struct EmissionsGrad;
 
-/// Initial values of gradient rows: posteriors of a second recursion over the same emissions, as in
-/// the gradient of a loss that is the difference of two scores.
+/// Initial values of gradient rows: posteriors of a second recursion over the same emissions. Used
+/// for losses that are the difference of two scores.
 class InitialRows {
  public:
   virtual ~InitialRows() = default;
@@ -43,16 +43,16 @@ class InitialRows {
                         int64_t count) const = 0;
 };
 
-/// Where the gradient of an example's emissions is added: entry (t, c) is at t * row_stride + c.
-/// Without data it is not wanted.
+/// The destination of the gradient of an example's emissions: entry (t, c) is at t * row_stride +
+/// c. If `data` is null, the gradient is not wanted.
 struct EmissionsGrad {
   void* data = nullptr;
   DType dtype = DType::float32;
   int32_t labels = 0;
   int64_t row_stride = 0;
-  /// The memory is uninitialized, so every row must be set. Only for runs that clear rows.
+  /// The memory is uninitialized, so every row must be cleared before something is added to it.
   bool is_unset = false;
-  /// The uninitialized gradients of the batch together exceed the caches.
+  /// The uninitialized gradients of the batch together are larger than the caches.
   bool is_large = false;
 
   /// Makes clear() set rows to `factor` times the posteriors of an example instead of zero.
@@ -74,14 +74,14 @@ struct EmissionsGrad {
   double scale = 0.0;
 };
 
-/// Where gradients of emissions go, for examples that may have the same emissions: `grads` has one
-/// entry per example, null if not wanted. From its second use on, a gradient gets a buffer per
-/// example, so that threads do not race and sums have one order.
+/// The destinations of the gradients of all examples; `grads` has one entry per example, null if
+/// not wanted. If several examples have the same emissions, each but the first adds to a buffer of
+/// its own, so that threads do not race and the order of the sum is fixed.
 class EmissionsGrads {
  public:
   EmissionsGrads(std::vector<Gradient*> grads, std::vector<int32_t> labels);
   EmissionsGrad at(size_t example) const;
-  /// Adds the buffers to the gradients they stand for.
+  /// Adds the buffers to the gradients.
   void join() const;
 
  private:

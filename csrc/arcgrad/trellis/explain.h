@@ -12,7 +12,7 @@
 
 namespace arcgrad::trellis {
 
-/// How a score is computed. The documentation of `explain` in Python describes each kernel.
+/// How a score is computed. The docstring of `explain` in Python describes each kernel.
 enum class Kernel : uint8_t { diagonal, lanes, dense, csr, frames, materialised };
 const char* name(Kernel kernel);
 

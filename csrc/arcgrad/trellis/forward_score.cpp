@@ -1,3 +1,5 @@
+// The forward scores of a list as one tape entry, and the posteriors of the factors of a product.
+
 #include "arcgrad/trellis/forward_score.h"
 
 #include <algorithm>
@@ -9,7 +11,8 @@
 namespace arcgrad::trellis {
 namespace {
 
-/// Inputs: the products (optional), then the graphs, then the emissions.
+/// Differentiates the scores of a batch. Inputs: the products (optional), then the graphs, then the
+/// emissions.
 class ForwardRule final : public Rule {
  public:
   explicit ForwardRule(std::shared_ptr<const Batch> batch) : batch_(std::move(batch)) {}
@@ -23,8 +26,8 @@ class ForwardRule final : public Rule {
   }
 
   /// Runs the chunks of several calls in parallel, so that scores from a loop are differentiated
-  /// as fast as scores of a list. Calls that share the gradient of emissions run one after the
-  /// other, since each would need a buffer of its own.
+  /// as fast as scores of a list. Calls that add to the same gradient of emissions run one after
+  /// the other, because each would need its own buffer.
   void add_together(std::span<const Call> calls) const override {
     constexpr int64_t kMostArcs = 1 << 22;
     std::vector<Batch::Flow> flows;
@@ -70,8 +73,8 @@ class ForwardRule final : public Rule {
   }
 
  private:
-  /// The deltas that flow to the factors. Where the gradient of a product itself is wanted, adds it
-  /// and passes nothing on.
+  /// The deltas that flow to the factors. If the gradient of a product itself is wanted, the
+  /// product receives it here, and passes it on to its factors later.
   Batch::Flow flow(const Call& call) const {
     const Plan& plan = batch_->plan();
     const size_t count = plan.examples.size();
@@ -80,8 +83,8 @@ class ForwardRule final : public Rule {
       scale[i] = call.deltas[i] ? call.deltas[i][0] : 0.0;
       if (!call.grads[i]) continue;
       if (scale[i] != 0.0) {
-        const LogPartition total(op, plan.examples[i].product, true);
-        total.add_posteriors(scale[i], *call.grads[i]);
+        const LogPartition partition(op, plan.examples[i].product, true);
+        partition.add_posteriors(scale[i], *call.grads[i]);
       }
       scale[i] = 0.0;
     }
@@ -109,7 +112,7 @@ std::vector<Graph> forward_scores(const char* op, const std::vector<Graph>& grap
       outputs.emplace_back(scalar_topology(), Weights::scalar(batch->score(k)));
       if (batch->is_fused(k))
         out[examples[k].position] = outputs.back();
-      else  // nothing will flow through this output
+      else  // scored by its arcs below, so no gradient flows through this output
         with_arcs.push_back(examples[k].position);
     }
     if (keep)

@@ -1,3 +1,5 @@
+// Groups the products of a list by their graph factors, and limits the memory of kept frames.
+
 #include "arcgrad/trellis/plan.h"
 
 #include <algorithm>
@@ -16,7 +18,7 @@ namespace {
 std::atomic<int32_t> forced_stride{0};
 std::atomic<int64_t> history_limit{int64_t{256} << 20};
 
-/// Numbers distinct factors: those that differ in tape entry, topology or weight buffer.
+/// Collects distinct factors: those that differ in tape entry, topology or weight buffer.
 class Distinct {
  public:
   explicit Distinct(std::vector<Graph>& graphs) : graphs_(graphs) {}
@@ -72,7 +74,7 @@ int64_t get_history_limit() { return history_limit; }
 
 int32_t history_stride(int64_t num_frames, int64_t frame_bytes, int64_t num_examples) {
   if (const int32_t stride = forced_stride) return stride;
-  // In double, since the product of the three may not fit.
+  // In double, because the product of the three may overflow an integer.
   const double bytes = static_cast<double>(num_frames) * static_cast<double>(frame_bytes) *
                        static_cast<double>(num_examples);
   if (bytes <= static_cast<double>(history_limit.load())) return 1;
@@ -101,7 +103,7 @@ Plan::Plan(const std::vector<Graph>& list) : list_size(list.size()) {
       continue;
     }
     const Product& product = *list[i].product();
-    // The gradient must not flow to the factors of a product that was detached from the tape.
+    // No gradient flows to the factors of a product that was detached from the tape.
     const bool flows = list[i].calc_grad();
     builder.add(flows ? product.graph() : product.graph().detach(),
                 flows ? product.emissions() : product.emissions().detach(), product.side(),
@@ -121,12 +123,12 @@ void Plan::rethrow(const char* op, size_t example) const {
   rethrow_for_element(op, examples[example].position, list_size);
 }
 
-void Plan::rethrow(const char* op, const TrellisGraph& form,
+void Plan::rethrow(const char* op, const TrellisGraph& trellis_graph,
                    std::span<const size_t> together) const {
   for (size_t i : together) {
     try {
       for (int32_t t = 0; t < examples[i].view.frames; ++t)
-        check_emissions(op, form.labels, examples[i].view, t);
+        check_emissions(op, trellis_graph.labels, examples[i].view, t);
     } catch (const std::invalid_argument&) {
       rethrow(op, i);
     }
@@ -145,7 +147,7 @@ std::vector<Graph> Plan::tape_inputs() const {
 const KernelEntry& Plan::choose(const char* op, const Group& group, std::string* reason) const {
   int32_t frames = 0;
   for (size_t i : group.examples) frames = std::max(frames, examples[i].view.frames);
-  return choose_kernel(op, {*form(group), group.examples.size(), frames}, reason);
+  return choose_kernel(op, {*trellis_graph(group), group.examples.size(), frames}, reason);
 }
 
 std::vector<Choice> explain(const std::vector<Graph>& graphs) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// Gradients that are graphs on the tape themselves, so that they can be differentiated again.
+// Puts the gradients of a batch on the tape, so that they can be differentiated again.
 
 #include <memory>
 #include <span>
@@ -10,7 +10,7 @@
 
 namespace arcgrad::trellis {
 
-/// The gradients of some factors of a batch, which a rule computes and then records as one entry.
+/// The gradients of some factors of a batch, recorded as one tape entry once they are computed.
 class RecordedGradients {
  public:
   RecordedGradients(std::span<const Graph> factors, const std::vector<bool>& wanted)
@@ -27,8 +27,8 @@ class RecordedGradients {
   /// Where to add the gradient of each factor; null if it is not wanted.
   std::span<Gradient* const> destinations() const { return to_; }
 
-  /// The gradient of each factor as a graph, null if not wanted. Their rule has these inputs, and
-  /// is `make_rule(outputs)`, where `outputs` has the number of the factor of each output.
+  /// Returns the gradient of each factor as a graph, null if not wanted. Their tape entry has these
+  /// inputs and the rule `make_rule(outputs)`; output k is the gradient of factor outputs[k].
   template <class MakeRule>
   std::vector<Graph> record(const char* op, std::span<const Graph> inputs, MakeRule make_rule) {
     std::vector<Graph> out(factors_.size(), nullptr), recorded;

@@ -1,3 +1,5 @@
+// The losses of a batch as one tape entry: paths and normalizer share one pass over the emissions.
+
 #include "arcgrad/trellis/sequence_loss.h"
 
 #include <algorithm>
@@ -8,7 +10,7 @@
 namespace arcgrad::trellis {
 namespace {
 
-/// The rule of the losses. Inputs: the graphs, then the emissions.
+/// Differentiates the losses. Inputs: the graphs, then the emissions.
 class LossRule final : public Rule {
  public:
   explicit LossRule(std::shared_ptr<const Batch> batch) : batch_(std::move(batch)) {}
@@ -69,7 +71,7 @@ std::optional<std::vector<Graph>> sequence_losses(const char* op, const std::vec
       !std::ranges::all_of(emissions, is_emissions))
     return {};
   Plan plan(graphs, emissions);
-  // The frames of emissions that examples share would be summed by two threads at once.
+  // Two threads would sum the frames of emissions that two examples share.
   if (normalize && plan.emissions.size() < count) return {};
 
   const bool keep = tracks(plan.graphs) || tracks(plan.emissions);

@@ -1,6 +1,6 @@
 #pragma once
 
-// Sequence losses in one pass over the emissions, and one over their gradient.
+// Sequence losses: one pass over the emissions for both scores, and one over their gradient.
 
 #include <optional>
 #include <vector>
@@ -9,11 +9,12 @@
 
 namespace arcgrad::trellis {
 
-/// For each example minus the forward score of intersect(graph, emissions), plus the forward score
-/// of the emissions if `normalize`. A list of one graph applies to all emissions.
+/// The negative forward score of intersect(graph, emissions) for each example, plus the forward
+/// score of the emissions if `normalize`. A single graph is paired with all emissions.
 ///
-/// Empty if the losses must be composed from scores instead: a graph is not an explicit acceptor,
-/// emissions are not a dense linear graph or occur twice, or a product is best materialised.
+/// Returns nothing if the caller must compose the losses from scores: a graph is not an explicit
+/// acceptor, emissions are not a dense linear graph or occur twice, or a product must be
+/// materialised.
 std::optional<std::vector<Graph>> sequence_losses(const char* op, const std::vector<Graph>& graphs,
                                                   const std::vector<Graph>& emissions,
                                                   bool normalize);

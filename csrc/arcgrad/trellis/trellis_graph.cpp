@@ -1,3 +1,12 @@
+// Arranges a topology as a TrellisGraph: splits its nodes into states, sorts its arcs into rows of
+// terms, and finds its shape.
+//
+// A node that one label enters, and no epsilon arc, is one emitting state. Any other node that
+// labels enter has an emitting state per label and a non-emitting state; each of the former leads
+// to the latter by a term without an arc, so that the outgoing arcs of the node are stored once.
+// The epsilon arcs give the topological order of the non-emitting states (Kahn 1962). Cost:
+// O(arcs), and O(n log n) for the n arcs that enter nodes of several labels.
+
 #include "arcgrad/trellis/trellis_graph.h"
 
 #include <algorithm>
@@ -14,10 +23,10 @@ namespace {
 /// A topological order of the nodes by epsilon arcs; incomplete if they form a cycle.
 std::vector<int32_t> epsilon_order(int32_t num_nodes, const std::vector<int32_t>& arcs,
                                    std::span<const int32_t> src, std::span<const int32_t> dst) {
-  std::vector<int32_t> offset(static_cast<size_t>(num_nodes) + 1), missing(num_nodes), to;
+  std::vector<int32_t> offset(static_cast<size_t>(num_nodes) + 1), in_degree(num_nodes), to;
   for (int32_t a : arcs) {
     ++offset[src[a] + 1];
-    ++missing[dst[a]];
+    ++in_degree[dst[a]];
   }
   std::partial_sum(offset.begin(), offset.end(), offset.begin());
   to.resize(arcs.size());
@@ -25,10 +34,10 @@ std::vector<int32_t> epsilon_order(int32_t num_nodes, const std::vector<int32_t>
   for (int32_t a : arcs) to[next[src[a]]++] = dst[a];
   order.reserve(num_nodes);
   for (int32_t n = 0; n < num_nodes; ++n)
-    if (missing[n] == 0) order.push_back(n);
+    if (in_degree[n] == 0) order.push_back(n);
   for (size_t head = 0; head < order.size(); ++head)
     for (int32_t k = offset[order[head]]; k < offset[order[head] + 1]; ++k)
-      if (--missing[to[k]] == 0) order.push_back(to[k]);
+      if (--in_degree[to[k]] == 0) order.push_back(to[k]);
   return order;
 }
 
@@ -81,12 +90,10 @@ void TrellisGraph::build(const Topology& topology, Side side) {
   const int32_t num_nodes = topology.num_nodes();
   num_arcs = topology.num_arcs();
 
-  // The emitting states of nodes that several labels enter: (node, label) pairs, in that order.
-  std::vector<int32_t> epsilons;
-  std::vector<std::pair<int32_t, int32_t>> entries;
-  // In most graphs one label enters a node, and then nothing must be sorted.
+  // The only label that enters each node. In most graphs no node is entered by many labels, and
+  // then nothing must be sorted.
   constexpr int32_t kNone = -2, kMany = -3;
-  std::vector<int32_t> only(num_nodes, kNone), num_out(num_nodes);
+  std::vector<int32_t> epsilons, only(num_nodes, kNone), num_out(num_nodes);
   const ArcRuns runs{src, dst, label};
   for (int32_t a = 0, end, before = 0; a < num_arcs; a = end) {
     end = runs.end(a);
@@ -106,6 +113,8 @@ void TrellisGraph::build(const Topology& topology, Side side) {
     }
     before = epsilons.size() == num_epsilons ? end - a : 0;
   }
+  // The emitting states of nodes that many labels enter: (node, label) pairs, sorted.
+  std::vector<std::pair<int32_t, int32_t>> entries;
   bool has_many = false;
   for (int32_t n = 0; n < num_nodes; ++n) has_many |= only[n] == kMany;
   if (has_many) {
@@ -123,8 +132,8 @@ void TrellisGraph::build(const Topology& topology, Side side) {
     }
   }
 
-  // Emitting states, in the order of nodes and labels. `value` is the state that has the outgoing
-  // terms of a node.
+  // Emitting states, in the order of nodes and labels. value[n] is the state that has the terms of
+  // the outgoing arcs of node n.
   std::vector<int32_t> value(num_nodes, -1), first_state(num_nodes, -1), state_label;
   state_label.reserve(num_nodes);
   node.reserve(num_nodes);
@@ -164,7 +173,7 @@ void TrellisGraph::build(const Topology& topology, Side side) {
     return static_cast<int32_t>(std::lower_bound(begin, end, label[a]) - state_label.begin());
   };
 
-  // Other emitting states of the node lead to that state, which is then non-emitting, only.
+  // Whether the only term of an emitting state leads to the non-emitting state of its node.
   const auto leads_on = [&](int32_t p) { return value[node[p]] != p; };
   is_entered_.assign(static_cast<size_t>(num_values - num_emitting), false);
   out.offset.resize(static_cast<size_t>(num_values) + 1);
@@ -218,6 +227,7 @@ void TrellisGraph::build(const Topology& topology, Side side) {
 void TrellisGraph::set_labels(std::vector<int32_t> state_labels) {
   slot = std::move(state_labels);
   const int32_t top = slot.empty() ? 0 : *std::ranges::max_element(slot);
+  // A table of all labels is faster than sorting, unless the labels are far apart.
   if (top < 8 * static_cast<int64_t>(slot.size()) + 4096) {
     std::vector<int32_t> at(static_cast<size_t>(top) + 1, -1);
     for (int32_t l : slot) at[l] = 0;
@@ -242,7 +252,7 @@ const Rows& TrellisGraph::in() const {
     in_.offset.assign(static_cast<size_t>(num_values) + 2, 0);
     in_.index.resize(out.index.size());
     in_.arc.resize(out.index.size());
-    // Shifted by one, so that filling the rows leaves the offsets right.
+    // Counts are stored two entries ahead: filling the rows then moves each offset to its place.
     for (int32_t to : out.index) ++in_.offset[to + 2];
     for (int32_t v = 2; v <= num_values; ++v) in_.offset[v + 1] += in_.offset[v];
     for (int32_t v = 0; v < num_values; ++v)
@@ -256,9 +266,9 @@ const Rows& TrellisGraph::in() const {
   return in_;
 }
 
-/// Whether non-emitting states take part between the first and the last frame. A start that no arc
-/// enters is used before the first frame only, and a state without arcs to emitting states after
-/// the last only.
+/// Whether non-emitting states matter between the first and the last frame. A start that no arc
+/// enters matters only before the first frame, and a state without arcs to emitting states only
+/// after the last.
 bool TrellisGraph::has_inner_non_emitting() const {
   for (int32_t s = num_emitting; s < num_values; ++s)
     if (is_entered(s) && out.offset[s] < middle[s]) return true;
@@ -266,7 +276,7 @@ bool TrellisGraph::has_inner_non_emitting() const {
 }
 
 void TrellisGraph::find_offsets() {
-  constexpr int32_t kFarthest = 64;
+  constexpr int32_t kFarthest = 64;  // the padding of rows grows with the offsets
   if (num_emitting == 0 || has_inner_non_emitting()) return;
   // The distances found, and for each of them the last state with such an arc.
   std::array<int32_t, kMostDiagonals> found, last;
@@ -286,6 +296,12 @@ void TrellisGraph::find_offsets() {
       }
       last[i] = p;
     }
+  // A diagonal has one cell per pair of states, so parallel arcs do not fit.
+  for (int32_t p = 0; p < num_emitting; ++p)
+    for (int32_t k = out.offset[p]; k < middle[p]; ++k)
+      for (int32_t j = out.offset[p]; j < k; ++j)
+        if (out.index[j] == out.index[k]) return;
+  // Diagonals with mostly missing arcs would waste time.
   constexpr int64_t kMostCellsPerTerm = 4;
   if (int64_t{count} * num_emitting > kMostCellsPerTerm * terms + 64) return;
   offsets.assign(found.begin(), found.begin() + count);
@@ -298,7 +314,8 @@ void TrellisGraph::find_density() {
   int64_t between = 0;
   for (int32_t p = 0; p < num_emitting; ++p) between += middle[p] - out.offset[p];
   if (2 * between < static_cast<int64_t>(num_emitting) * num_emitting) return;
-  // Parallel arcs between two states would need the same cell of the matrix.
+  // The matrix has one cell per pair of states, so parallel arcs do not fit. Ascending destinations
+  // are distinct.
   std::vector<int32_t> last(num_emitting, -1);
   for (int32_t p = 0; p < num_emitting; ++p) {
     const int32_t* const index = out.index.data();
@@ -314,17 +331,17 @@ void TrellisGraph::find_density() {
 }
 
 void TrellisGraph::find_spans() {
-  // Most graphs have self-loops, which are fast to find.
+  // A self-loop is a cycle. Most graphs have one, and it is fast to find.
   for (int32_t p = 0; p < num_emitting; ++p)
     for (int32_t k = out.offset[p]; k < middle[p]; ++k)
       if (out.index[k] == p) return;
-  std::vector<int32_t> missing(num_values), order;
-  for (int32_t to : out.index) ++missing[to];
+  std::vector<int32_t> in_degree(num_values), order;
+  for (int32_t to : out.index) ++in_degree[to];
   for (int32_t v = 0; v < num_values; ++v)
-    if (missing[v] == 0) order.push_back(v);
+    if (in_degree[v] == 0) order.push_back(v);
   for (size_t head = 0; head < order.size(); ++head)
     for (int32_t k = out.offset[order[head]]; k < out.offset[order[head] + 1]; ++k)
-      if (--missing[out.index[k]] == 0) order.push_back(out.index[k]);
+      if (--in_degree[out.index[k]] == 0) order.push_back(out.index[k]);
   if (order.size() < static_cast<size_t>(num_values)) return;
 
   constexpr int32_t kNever = std::numeric_limits<int32_t>::max() / 2;

@@ -1,6 +1,6 @@
 #pragma once
 
-// How the recursions of this room see a graph.
+// TrellisGraph: the topology of a graph as the recursions over frames of this room read it.
 
 #include <memory>
 #include <span>
@@ -12,7 +12,7 @@
 
 namespace arcgrad::trellis {
 
-/// A sparse matrix by rows: row r, the state r, has the terms [offset[r], offset[r + 1]).
+/// A sparse matrix by rows: the terms of state r are [offset[r], offset[r + 1]).
 struct Rows {
   Buffer<int32_t> offset;
   Buffer<int32_t> index;  // the state whose value a term reads
@@ -42,6 +42,8 @@ struct Rows {
 struct TrellisGraph {
   TrellisGraph(const Topology& topology, Side side);
 
+  /// The numbers of emitting states, of all states (the recursion keeps one value for each), and of
+  /// arcs.
   int32_t num_emitting = 0, num_values = 0, num_arcs = 0;
   /// The distinct labels of emitting states, ascending, and the slot of each emitting state.
   std::vector<int32_t> labels;
@@ -58,15 +60,15 @@ struct TrellisGraph {
   const Rows& in() const;
   /// Whether a term leads to a non-emitting state.
   bool is_entered(int32_t state) const { return is_entered_[state - num_emitting]; }
-  /// Whether epsilon arcs form a cycle; then there is no such recursion, and all the above is
+  /// Whether epsilon arcs form a cycle. Then the recursion does not exist, and all the above is
   /// empty.
   bool has_epsilon_cycle = false;
 
-  /// For a banded graph, whose arcs between emitting states all have one of a few offsets
-  /// (destination minus source): those offsets, ascending. Empty for other graphs.
+  /// Of a banded graph: the offsets (destination minus source) of its arcs between emitting states,
+  /// ascending. Empty for other graphs.
   std::vector<int32_t> offsets;
   /// Whether at least half of all pairs of emitting states have an arc, and non-emitting states
-  /// take part at the ends only.
+  /// are used only before the first and after the last frame.
   bool is_dense = false;
   /// The fraction of the cells (frame, emitting state) that lie on an accepted path of `frames`
   /// frames, if the graph has no cycle; 1 otherwise.

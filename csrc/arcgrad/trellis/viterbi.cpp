@@ -1,3 +1,6 @@
+// Best scores and best paths of a list: runs find_best() on the groups of a plan, and records the
+// results on the tape.
+
 #include "arcgrad/trellis/viterbi.h"
 
 #include <algorithm>
@@ -28,36 +31,36 @@ struct BestBatch {
       // The path of an example does not depend on the other examples of its chunk, so the size of
       // chunks may depend on the number of threads.
       size_t most = kLanes;
-      if (all.size() > 1 && plan.form(plan.groups[g])->is_dense)
+      if (all.size() > 1 && plan.trellis_graph(plan.groups[g])->is_dense)
         most = std::min(kDenseRows, (all.size() - 1) / get_num_threads() + 1);
       for (size_t begin = 0; begin < all.size(); begin += most)
         chunks.push_back({g, {all.data() + begin, std::min(most, all.size() - begin)}});
     }
-    std::vector<char> is_built(chunks.size());
+    std::vector<char> is_materialised(chunks.size());
     parallel_for(chunks.size(), [&](size_t k) {
       const auto& [g, examples] = chunks[k];
       const Plan::Group& group = plan.groups[g];
       std::vector<Emissions> views;
       for (size_t i : examples) views.push_back(plan.examples[i].view);
-      const TrellisGraph& form = *plan.form(group);
+      const TrellisGraph& trellis_graph = *plan.trellis_graph(group);
       if (!plan.choose(op, group).run) {
-        is_built[k] = true;
+        is_materialised[k] = true;
         return;
       }
       try {
         std::vector<BestAlignment> found =
-            find_best(op, form, plan.graphs[group.graph].weights(), views, with_paths);
+            find_best(op, trellis_graph, plan.graphs[group.graph].weights(), views, with_paths);
         for (size_t j = 0; j < examples.size(); ++j) best[examples[j]] = std::move(found[j]);
       } catch (const std::invalid_argument&) {
-        plan.rethrow(op, form, examples);
+        plan.rethrow(op, trellis_graph, examples);
       }
     });
     for (size_t k = 0; k < chunks.size(); ++k)
-      if (is_built[k])
+      if (is_materialised[k])
         for (size_t i : chunks[k].examples) is_fused[i] = false;
   }
 
-  /// The arc of the emissions that a step takes, or -1.
+  /// The arc of the emissions that a step uses, or -1.
   int32_t emission_arc(size_t i, const BestStep& step) const {
     return step.frame < 0 ? -1 : step.frame * plan.examples[i].view.labels + step.label;
   }
@@ -73,7 +76,7 @@ struct BestBatch {
     }
     Arrays chain;
     if (best[i].start >= 0) {
-      // The arcs of an acceptor have the matched label on both sides.
+      // Each arc of an acceptor has its label on both sides.
       const Topology& topology = graph.topology();
       Column labels(steps.size());
       for (size_t k = 0; k < steps.size(); ++k) labels[k] = steps[k].label;
@@ -134,7 +137,7 @@ class BestRule final : public Rule {
  public:
   explicit BestRule(std::shared_ptr<const BestBatch> batch) : batch_(std::move(batch)) {}
 
-  // One call must see all gradients, to tell which products are wanted.
+  // One call must see all gradients, to know which products are wanted.
   bool is_parallel() const override { return true; }
 
   void add(std::span<const Weights> deltas, std::span<Gradient* const> grads) const override {
@@ -192,7 +195,7 @@ class BestRule final : public Rule {
   std::shared_ptr<const BestBatch> batch_;
 };
 
-/// The positions of the elements that are not products, ascending.
+/// The indices of the elements that are not products, ascending.
 std::vector<size_t> other_positions(const Plan& plan) {
   std::vector<size_t> out;
   std::ranges::merge(plan.linear, plan.with_arcs, std::back_inserter(out));

@@ -13,7 +13,7 @@ namespace arcgrad::trellis {
 /// One arc of a best path through the product of a graph with emissions.
 struct BestStep {
   int32_t arc;    // of the graph
-  int32_t frame;  // that it consumes; -1 for an epsilon arc
+  int32_t frame;  // the frame it consumes; -1 for an epsilon arc
   int32_t label;  // on the side of the emissions
 };
 
@@ -23,8 +23,8 @@ struct BestAlignment {
   std::vector<BestStep> steps;
 };
 
-/// Among arcs on best paths, finds the first in the order of the product: epsilon arcs, then by
-/// label, then by arc.
+/// Among arcs on best paths, finds the first in the order of the arcs of the product: epsilon arcs
+/// first, then by label, then by arc.
 class FirstArc {
  public:
   /// Offers a term of an out-row. `slot` is the position of its label, or -1 if it consumes no
@@ -35,7 +35,7 @@ class FirstArc {
     slot_ = slot;
     arc_ = arc;
   }
-  /// -1 without an offer.
+  /// The term of that arc; -1 if none was offered.
   int32_t term() const { return term_; }
   int32_t arc() const { return arc_; }
   bool takes_frame() const { return slot_ >= 0; }
@@ -44,23 +44,24 @@ class FirstArc {
   int32_t term_ = -1, slot_ = std::numeric_limits<int32_t>::max(), arc_ = 0;
 };
 
-/// Among start nodes, finds the best: the first of equals, but a start where the path ends at once
-/// before any other.
+/// Among start nodes, finds the best. Of equals it is the first, but a start where the path can end
+/// immediately comes before all others.
 class BestStart {
  public:
-  void offer(double score, int32_t value, bool can_end) {
+  /// Offers a start, which `id` identifies. `can_end` says that a path may end there.
+  void offer(double score, int32_t id, bool can_end) {
     if (!(score > score_ || (score == score_ && score == 0.0 && can_end && !can_end_))) return;
     score_ = score;
-    value_ = value;
+    id_ = id;
     can_end_ = can_end;
   }
   double score() const { return score_; }
   /// -1 if there is no path.
-  int32_t value() const { return value_; }
+  int32_t id() const { return id_; }
 
  private:
   double score_ = kNegInf;
-  int32_t value_ = -1;
+  int32_t id_ = -1;
   bool can_end_ = false;
 };
 

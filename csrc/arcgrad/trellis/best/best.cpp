@@ -1,3 +1,16 @@
+// Best paths of products, exactly as find_best_path() finds them in the composed graph. With e the
+// emissions of a frame and `left` the number of frames left, the recursion from the end is
+//
+//     S(state, left) = max over arcs of w(arc) + e[label] + S(destination, left - 1)
+//
+// where epsilon arcs add no emission and consume no frame. The traceback needs no back-pointers:
+// from the best start it takes, at each state, the first arc that attains S, in the order of the
+// arcs of the product. Invariant: weights and emissions are added in the type of the product, and
+// scores as doubles in the order of the composed graph; so scores are equal to the last bit, and
+// ties are found by comparing them. Segments (segments.h) bound the memory of S. Time O(frames *
+// arcs), with vectors of states or of examples. The prefilter (prefilter.cpp) is tried first where
+// it is faster. Reference: Viterbi, IEEE Transactions on Information Theory 13 (1967).
+
 #include "arcgrad/trellis/best/best.h"
 
 #include <algorithm>
@@ -9,23 +22,10 @@
 #include "arcgrad/trellis/best/prefilter.h"
 #include "arcgrad/trellis/best/segments.h"
 
-// Best paths of products, exactly as find_best_path() finds them in the composed graph. With e the
-// emissions of a frame and `left` the number of frames left, the recursion from the end is
-//
-//     S(state, left) = max over arcs of w(arc) + e[label] + S(destination, left - 1)
-//
-// where epsilon arcs add no emission and consume no frame. The traceback needs no back-pointers: it
-// goes forward from the best start and takes, at each state, the first arc that attains S, in the
-// order of the arcs of the product. Invariant: weights and emissions are added in the type of the
-// product, scores as doubles, in the order of the composed graph; so scores are equal to the last
-// bit and ties can be compared. Segments (segments.h) bound the memory of S. Time O(frames * arcs),
-// over vectors of states or examples. The prefilter (prefilter.cpp) comes first where it is faster.
-// Reference: Viterbi, IEEE Transactions on Information Theory 13 (1967).
-
 namespace arcgrad::trellis {
 namespace {
 
-/// Without paths, rows are reused in a ring of about this size, which fits into the cache.
+/// Without paths, only about this many bytes of rows are in memory at a time, which fit the cache.
 constexpr int64_t kRoundBytes = 1 << 17;
 
 /// Scores some examples and traces their best paths.
@@ -72,7 +72,7 @@ class BestSolver {
   /// The state that the trace of a path has reached.
   struct Cursor {
     size_t lane;
-    int32_t value, left;
+    int32_t state, left;
   };
 
   Segments<double> make_rows(bool with_paths, int64_t max_bytes) const {
@@ -90,12 +90,12 @@ class BestSolver {
     for (size_t i = 0; i < examples_.size(); ++i) {
       if (examples_[i]->frames != left) continue;
       BestStart best;
-      for (int32_t v : graph_.form.start)
+      for (int32_t v : graph_.trellis_graph.start)
         best.offer(recursion_.score(row, v, i), v, left == 0 && graph_.is_accept[v]);
       out_[i]->score = best.score();
-      if (best.value() < 0) continue;
-      out_[i]->start = graph_.form.node[best.value()];
-      start_[i] = best.value();
+      if (best.id() < 0) continue;
+      out_[i]->start = graph_.trellis_graph.node[best.id()];
+      start_[i] = best.id();
     }
   }
 
@@ -110,19 +110,19 @@ class BestSolver {
     });
   }
 
-  /// Traces a path of a banded graph while exactly one arc of each state is best, which is the
-  /// usual case.
+  /// Traces a path of a banded graph while each state has exactly one best arc, the usual case.
   template <class E>
   void follow_diagonals(Cursor& cursor, const Emissions& example, const E* emissions,
                         std::vector<BestStep>& steps) const {
-    const TrellisGraph& form = graph_.form;
-    const int32_t *offset = form.out.offset.data(), *middle = form.middle.data(),
-                  *index = form.out.index.data(), *arcs = form.out.arc.data();
-    int32_t v = cursor.value, left = cursor.left;
-    for (; left > rows_.begin() && v < form.num_emitting; --left) {
+    const TrellisGraph& trellis_graph = graph_.trellis_graph;
+    const int32_t *offset = trellis_graph.out.offset.data(), *middle = trellis_graph.middle.data(),
+                  *index = trellis_graph.out.index.data(), *arcs = trellis_graph.out.arc.data();
+    int32_t v = cursor.state, left = cursor.left;
+    for (; left > rows_.begin() && v < trellis_graph.num_emitting; --left) {
       const double score = rows_.row(left)[v];
       const double* next = rows_.row(left - 1);
-      // Each step waits for a load. A path moves little in a few frames, so prefetch this state.
+      // Each step waits for a load. Offsets are small, so the path is near this state a few frames
+      // later: prefetch that cache line.
       if (left - kAhead >= rows_.begin()) __builtin_prefetch(rows_.row(left - kAhead) + v);
       const int32_t frame = example.frames - left;
       const E* from = emissions + frame * example.row_stride;
@@ -139,21 +139,21 @@ class BestSolver {
       v = index[term];
       steps.push_back({arcs[term], frame, graph_.label[v]});
     }
-    cursor.value = v;
+    cursor.state = v;
     cursor.left = left;
   }
 
   template <class E>
   void walk_as(Cursor& cursor, const Emissions& example, const E* emissions) const {
-    const TrellisGraph& form = graph_.form;
-    const Rows& out = form.out;
+    const TrellisGraph& trellis_graph = graph_.trellis_graph;
+    const Rows& out = trellis_graph.out;
     std::vector<BestStep>& steps = out_[cursor.lane]->steps;
     while (cursor.left > rows_.begin() || rows_.begin() == 0) {
       if (graph_.loop == BestLoop::diagonals) {
         follow_diagonals(cursor, example, emissions, steps);
         if (cursor.left == rows_.begin() && rows_.begin() > 0) return;
       }
-      const int32_t v = cursor.value, left = cursor.left, frame = example.frames - left;
+      const int32_t v = cursor.state, left = cursor.left, frame = example.frames - left;
       const double* now = rows_.row(left);
       const double score = recursion_.score(now, v, cursor.lane);
       if (left == 0 && graph_.is_accept[v] && score == 0.0) return;
@@ -162,22 +162,22 @@ class BestSolver {
       FirstArc first;
       for (int32_t k = out.offset[v]; k < out.offset[v + 1]; ++k) {
         const int32_t to = out.index[k], arc = out.arc[k];
-        const bool is_state = to < form.num_emitting;
+        const bool is_emitting = to < trellis_graph.num_emitting;
         T weight = graph_.weight(arc);
-        if (is_state) {
+        if (is_emitting) {
           const int32_t label = graph_.label[to];
           if (left == 0 || label >= example.labels) continue;
           weight += static_cast<T>(from[label * example.col_stride]);
         }
-        if (weight + recursion_.score(is_state ? next : now, to, cursor.lane) != score) continue;
-        first.offer(k, is_state ? form.slot[to] : -1, arc);
+        if (weight + recursion_.score(is_emitting ? next : now, to, cursor.lane) != score) continue;
+        first.offer(k, is_emitting ? trellis_graph.slot[to] : -1, arc);
       }
-      if (first.term() < 0) return;  // unreachable: the score is that of one of the arcs
-      cursor.value = out.index[first.term()];
+      if (first.term() < 0) return;  // unreachable: one of the arcs attains the score
+      cursor.state = out.index[first.term()];
       if (first.takes_frame()) --cursor.left;
       // The step from a state to the non-emitting state of its node has no arc.
       if (first.arc() >= 0 && first.takes_frame())
-        steps.push_back({first.arc(), frame, graph_.label[cursor.value]});
+        steps.push_back({first.arc(), frame, graph_.label[cursor.state]});
       else if (first.arc() >= 0)
         steps.push_back({first.arc(), -1, kEpsilon});
     }
@@ -191,11 +191,11 @@ class BestSolver {
   int32_t start_[kLanes] = {};
 };
 
-bool has_bad_emission(const TrellisGraph& form, const Emissions& emissions) {
+bool has_bad_emission(const TrellisGraph& trellis_graph, const Emissions& emissions) {
   return dispatch(emissions.dtype, [&](auto type) {
     using E = decltype(type);
     for (int32_t t = 0; t < emissions.frames; ++t)
-      for (int32_t label : form.labels) {
+      for (int32_t label : trellis_graph.labels) {
         if (label >= emissions.labels) break;
         const int64_t at = t * emissions.row_stride + label * emissions.col_stride;
         if (!(static_cast<const E*>(emissions.data)[at] < std::numeric_limits<E>::infinity()))
@@ -224,7 +224,7 @@ bool check_weights(const char* op, const Weights& weights) {
 
 }  // namespace
 
-std::vector<BestAlignment> find_best(const char* op, const TrellisGraph& form,
+std::vector<BestAlignment> find_best(const char* op, const TrellisGraph& trellis_graph,
                                      const Weights& weights, std::span<const Emissions> examples,
                                      bool with_paths, int64_t max_bytes) {
   const Weights plain = weights.contiguous();
@@ -253,11 +253,11 @@ std::vector<BestAlignment> find_best(const char* op, const TrellisGraph& form,
         solve(chunk, chunk_out, numbers);
       }
     };
-    // The prefilter would leave lanes empty for a single example of a sparse graph.
-    if (form.offsets.empty() && (form.is_dense || order.size() > 1)) {
+    // For a sparse graph the prefilter needs several examples, one per lane.
+    if (trellis_graph.offsets.empty() && (trellis_graph.is_dense || order.size() > 1)) {
       std::vector<size_t> others;
-      for_chunks(most_prefiltered(form), [&](auto& chunk, auto& chunk_out, auto numbers) {
-        const auto found = prefilter_best<T>(form, cast, chunk, chunk_out, max_bytes);
+      for_chunks(most_prefiltered(trellis_graph), [&](auto& chunk, auto& chunk_out, auto numbers) {
+        const auto found = prefilter_best<T>(trellis_graph, cast, chunk, chunk_out, max_bytes);
         for (size_t k = 0; k < found.size(); ++k)
           if (!found[k]) others.push_back(numbers[k]);
       });
@@ -265,17 +265,18 @@ std::vector<BestAlignment> find_best(const char* op, const TrellisGraph& form,
     }
     if (order.empty()) return;
     BestLoop loop = BestLoop::terms;
-    if (!form.offsets.empty())
+    if (!trellis_graph.offsets.empty())
       loop = BestLoop::diagonals;
-    else if (form.is_dense && order.size() == 1)
+    else if (trellis_graph.is_dense && order.size() == 1)
       loop = BestLoop::matrix;
-    const BestGraph<T> graph(form, cast, is_unweighted, loop);
+    const BestGraph<T> graph(trellis_graph, cast, is_unweighted, loop);
     for_chunks(loop == BestLoop::terms ? kLanes : 1, [&](auto& chunk, auto& chunk_out, auto) {
       const int32_t lanes = chunk.size() == 1 ? 1 : chunk.size() <= 4 ? 4 : 8;
       BestSolver<T> solver(graph, chunk, chunk_out, lanes, with_paths, max_bytes);
       if (!solver.find_scores())
         for (const Emissions& example : examples)
-          if (has_bad_emission(form, example)) fail_bad_emission(op, form.labels, example);
+          if (has_bad_emission(trellis_graph, example))
+            fail_bad_emission(op, trellis_graph.labels, example);
       if (with_paths) solver.find_paths();
     });
   };

@@ -1,6 +1,6 @@
 #pragma once
 
-// The best paths of products with a shared graph.
+// Best paths of the products of one graph with several emissions.
 
 #include <cstdint>
 #include <span>
@@ -14,7 +14,7 @@
 namespace arcgrad::trellis {
 
 /// The rows of all frames are kept up to this size. Beyond it some are computed again, which is
-/// faster than fresh memory from the system.
+/// faster than page faults in newly allocated memory.
 inline constexpr int64_t kBestBytes = int64_t{24} << 20;
 
 /// Finds the best path of the product of a graph with each example: the same path and, to the last

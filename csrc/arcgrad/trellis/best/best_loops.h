@@ -1,23 +1,23 @@
 #pragma once
 
-#include <cstdint>
-
-#include "arcgrad/trellis/isa/dispatch.h"
-
 // The loops of best paths. A row holds, for each state, the best score from there to the end with
 // some number of frames left; each loop computes a row from the row with one frame less. Weights
 // and emissions are added in the type T of the weights of the product, and scores are doubles, so
 // that scores equal those of the product to the last bit.
 
+#include <cstdint>
+
+#include "arcgrad/trellis/isa/dispatch.h"
+
 namespace arcgrad::trellis {
 
 /// Loops over emitting states take this many at once; their arrays are padded to a multiple.
 inline constexpr int32_t kBestBlock = 4;
-/// The most full diagonals of an unweighted graph, and the most with gaps.
+/// The most full diagonals that the loops for unweighted graphs handle, and the most with gaps.
 inline constexpr int32_t kMostPlain = 3;
 
-/// The arcs between emitting states, by distance. The arrays of emissions and scores are padded on
-/// both sides by the largest distance, with finite emissions and scores -inf.
+/// The arcs between emitting states, by offset. The arrays of emissions and scores are padded on
+/// both sides by the largest offset, with finite emissions and scores of -inf.
 template <class T>
 struct BestDiagonals {
   int32_t padded;  // number of emitting states, padded
@@ -25,10 +25,10 @@ struct BestDiagonals {
   /// destinations of their arcs. Other states have the score -inf.
   int32_t begin, end, to_begin, to_end;
   int32_t count;
-  const int32_t* offset;  // of each diagonal: value of the destination minus that of the source
+  const int32_t* offset;  // of each diagonal: destination minus source
   const T* weight;        // [count, padded], -inf where there is no arc
-  /// Of unweighted graphs: the first `num_full` diagonals are full. For the others, 0 where there
-  /// is an arc and -inf elsewhere, [count - num_full, padded].
+  /// For unweighted graphs: the first `num_full` diagonals have all arcs. `mask` is 0 where one of
+  /// the other diagonals has an arc and -inf elsewhere, [count - num_full, padded].
   int32_t num_full;
   const double* mask;
   double* scratch;  // one entry per emitting state, with padding on both sides
@@ -41,14 +41,14 @@ struct BestMatrix {
   const T* weight;  // [num_emitting, padded]
 };
 
-/// The arcs leaving each entry of a row: terms [offset[i], middle[i]) lead to emitting states,
-/// those up to offset[i + 1] to non-emitting states, which are later entries.
+/// The arcs that leave each entry of a row: terms [offset[i], middle[i]) lead to emitting states,
+/// terms [middle[i], offset[i + 1]) to non-emitting states, which are later entries.
 template <class T>
 struct BestTerms {
   int32_t num_emitting, row_size, num_slots;
   const int32_t *offset, *middle;
-  const int32_t* index;  // entry of a row; in unweighted graphs the number of an emitting state
-  const int32_t* slot;   // of the emission that a term reads
+  const int32_t* index;  // entry of a row; in unweighted graphs, for emitting states, the state
+  const int32_t* slot;   // of the emission that a term adds
   const T* weight;
   const int32_t *state_index, *state_slot;  // entry and emission of each emitting state
   double* scratch;                          // one entry per emitting state and example
@@ -59,7 +59,7 @@ template <class Arcs, class T>
 using BestAdvance = bool (*)(const Arcs& arcs, const double* before, const T* emissions,
                              double* row);
 
-/// The same for unweighted diagonals; emitting state p reads entry from[p] of a frame.
+/// The same for unweighted diagonals; the emission of state p is entry from[p] of a frame.
 template <class E, class T>
 using PlainBestAdvance = bool (*)(const BestDiagonals<T>& arcs, const double* before,
                                   const E* frame, const int64_t* from, double* row);
@@ -140,13 +140,13 @@ ARCGRAD_INLINE Scores<W> widen(typename Vector<T, W>::V x) {
     return __builtin_convertvector(x, Scores<W>);
 }
 
-/// `W` numbers as scores.
+/// Loads `W` numbers as scores.
 template <class T, int W>
 ARCGRAD_INLINE Scores<W> load_scores(const T* from) {
   return widen<T, W>(load<typename Vector<T, W>::V>(from));
 }
 
-/// The weights of `W` arcs of the product, as scores.
+/// Computes the weights of `W` arcs of the product, as scores.
 template <class T, int W>
 ARCGRAD_INLINE Scores<W> load_arcs(const T* weight, const T* emission) {
   using V = typename Vector<T, W>::V;
@@ -165,7 +165,7 @@ bool has_bad(const T* from, int64_t count) {
   return bad != 0;
 }
 
-/// Stores whole vectors, because a load of a vector that follows narrower stores would stall.
+/// Stores whole vectors: store forwarding fails if a vector is loaded after narrower stores.
 template <class E, class T>
 void read(const E* frame, const int64_t* from, int32_t begin, int32_t end, T* to) {
   typedef T V __attribute__((vector_size(kBestBlock * sizeof(T))));
@@ -174,7 +174,7 @@ void read(const E* frame, const int64_t* from, int32_t begin, int32_t end, T* to
                     static_cast<T>(frame[from[p + 2]]), static_cast<T>(frame[from[p + 3]])});
 }
 
-/// Sets the scores of states out of range to -inf.
+/// Sets the scores of the states outside [begin, end) to -inf.
 template <class T>
 ARCGRAD_INLINE void fill_others(const BestDiagonals<T>& arcs, double* row) {
   for (int64_t p = 0; p < arcs.begin; p += kWidth) store(row + p, impossible<kWidth>());
@@ -247,8 +247,8 @@ bool plain_diagonals(const BestDiagonals<T>& arcs, const double* before, const E
   return !all;
 }
 
-/// The same for diagonals 0 to 2, as in most alignment graphs: a block of states reads only itself
-/// and the next block.
+/// The same for diagonals 0, 1 and 2, as in most alignment graphs: a block of states depends only
+/// on itself and the next block.
 template <class E, class T>
   requires(kWidth == 4)
 bool near_diagonals(const BestDiagonals<T>& arcs, const double* before, const E* frame,
@@ -302,7 +302,7 @@ bool matrix(const BestMatrix<T>& arcs, const double* before, const T* emissions,
   return has_bad(emissions, arcs.padded);
 }
 
-/// For `L` examples side by side.
+/// Term by term, for `L` examples side by side.
 template <class T, int L, bool kPlain>
 bool terms(const BestTerms<T>& arcs, const double* before, const T* emissions, double* row) {
   constexpr int W = L < kWidth ? L : kWidth, N = L / W;

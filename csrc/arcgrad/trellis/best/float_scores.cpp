@@ -1,3 +1,5 @@
+// The first pass of the prefilter: rows of float scores, and the terms near the best.
+
 #include "arcgrad/trellis/best/float_scores.h"
 
 #include <algorithm>
@@ -9,10 +11,10 @@
 namespace arcgrad::trellis {
 namespace {
 
-/// With a larger error, nearly all arcs would be within it of the best.
+/// With a larger error, nearly all arcs would be within the error of the best.
 constexpr double kMostError = 1.0;
 
-/// Finite numbers stay finite; if they are clamped, their size makes the error bound too large.
+/// Finite numbers stay finite. If one is clamped, it is so large that the error bound is exceeded.
 template <class W>
 float to_float(W weight) {
   if constexpr (sizeof(W) == 4) return weight;

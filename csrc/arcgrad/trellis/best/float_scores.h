@@ -1,6 +1,6 @@
 #pragma once
 
-// The approximate scores that the prefilter of best paths uses, with bounds on their errors.
+// The approximate scores of the prefilter, with bounds on their errors. prefilter.cpp uses them.
 
 #include <algorithm>
 #include <cmath>
@@ -18,13 +18,13 @@
 
 namespace arcgrad::trellis {
 
-/// The max-plus recursion in floats, from the last frame to the first, over some examples.
+/// The tropical recursion in floats, from the last frame to the first, over some examples.
 ///
-/// A row belongs to a number of frames left: examples of different lengths begin together, at their
-/// ends. For each non-emitting state a row has the best score from there to the end; for each
-/// emitting state it has that score plus the emission of the frame that enters the state. Scores of
+/// Rows are numbered by frames left, so examples of different lengths begin together at their last
+/// frames. For each non-emitting state a row has the best score from there to the end; for each
+/// emitting state it has this score plus the emission of the frame that enters the state. Scores of
 /// a row are relative to a number per example, so that they stay small and keep their digits. The
-/// bound on the error of a row is that of the row before plus the roundings of one step.
+/// error bound of a row is the bound of the previous row plus the roundings of one step.
 class FloatScores {
  public:
   /// Examples come by ascending length.
@@ -57,13 +57,13 @@ class FloatScores {
   bool is_useful(size_t i) const;
 
   /// Finds the terms that leave state v with `left` frames left and may be on a best path of
-  /// example i, from the row with `left` frames left and the row before. `can_end` says that a path
-  /// may end at v. Returns the best score; sets `terms` and `count` only if that is not -inf.
+  /// example i. Reads the row with `left` frames left and the row before; `can_end` says that a
+  /// path may end at v. Returns the best score; sets `terms` and `count` only if it is not -inf.
   float find_terms(int32_t v, int32_t left, bool can_end, const float* before, const float* row,
                    size_t i, int32_t* terms, int32_t* count);
 
-  /// For a dense graph: the state that the only such term of emitting state v leads to, or -1 if
-  /// there are several. `left` is above 0.
+  /// For a dense graph and `left` > 0: if only one term of emitting state v may be on a best path,
+  /// the state it leads to; else -1.
   int32_t find_only(int32_t v, int32_t left, const float* before, size_t i) const {
     return table_.only_sum(width_, matrix_row(v), of_example(before, i), bound(left - 1, i).slack);
   }
@@ -72,7 +72,7 @@ class FloatScores {
   int32_t term_between(int32_t from, int32_t to) const {
     const int32_t* index = graph_.out.index.data();
     const int32_t begin = graph_.out.offset[from], middle = graph_.middle[from];
-    // Most often the terms lead to all states in order.
+    // Usually term k leads to state k.
     if (begin + to < middle && index[begin + to] == to) return begin + to;
     return static_cast<int32_t>(std::find(index + begin, index + middle, to) - index);
   }
@@ -87,15 +87,15 @@ class FloatScores {
   /// Bounds on a row of an example.
   struct RowBound {
     float top = 0.0f;    // the largest score of an emitting state, or 0
-    float slack = 0.0f;  // at least twice the error of terms that lead here
+    float slack = 0.0f;  // at least twice the error of terms that lead to this row
     double size = 0.0;   // the largest absolute score of an emitting state
-    double error = 0.0;  // of these scores
+    double error = 0.0;  // a bound on the error of the scores
     double total = 0.0;  // the largest absolute exact score
   };
 
   template <class W>
   void set_weights(std::span<const W> weights);
-  /// Finds the scores to the end with no frame left, and the factors of step_error().
+  /// Computes the scores to the end with no frame left, and the factors of step_error().
   void find_ends();
   /// Arranges the arcs between emitting states by source, and by destination in panels.
   void make_matrix();
@@ -114,7 +114,7 @@ class FloatScores {
     return {graph_.num_values, graph_.out.offset.data(), graph_.middle.data(),
             graph_.out.index.data(), weights_.data()};
   }
-  /// The score of a term of a dense graph. There, a non-emitting state that an arc enters has no
+  /// The score of a term of a dense graph, in which a non-emitting state that an arc enters has no
   /// arcs to emitting states.
   float dense_term(int32_t k, int32_t left, const float* before, size_t i) const;
 
@@ -145,7 +145,8 @@ class FloatScores {
   // d + 4 roundings of floats, d + 2 of doubles, and d + 1 of the largest weights.
   double float_error_ = 0.0, double_error_ = 0.0, most_added_ = 0.0;
   int32_t most_terms_ = 0;  // of an out-row
-  // Of a dense graph: numbers per example in a row, the label of each emitting state, and the arcs.
+  // Of a dense graph: the length of the row of one example, the label of each emitting state, and
+  // the arcs.
   int64_t width_ = 0;
   std::vector<int32_t> labels_;
   bool is_consecutive_ = true;

@@ -1,3 +1,17 @@
+// The prefilter finds best paths in two passes. FloatScores computes, from the last frame, an
+// approximate score of each state and frame, with a bound on its error. Then a Tracer goes forward
+// from the starts. At each state it keeps the arcs whose approximate score is within twice the
+// error of the best, and drops the others.
+//
+// Invariant: an arc on a best path has the largest exact score of its state. So its approximate
+// score is at most twice the error below the largest, and it is kept. Therefore exact scores of the
+// kept arcs alone, computed from the last frame, give the exact best path and all ties.
+//
+// Cost: the first pass runs 8 to 16 examples side by side in floats; the second visits a few arcs
+// per frame. If too many arcs are within the error, the Tracer fails, and find_best() scores the
+// example in doubles. This is coarse-to-fine dynamic programming (Raphael, IEEE PAMI 23, 2001) with
+// a coarse pass of low precision.
+
 #include "arcgrad/trellis/best/prefilter.h"
 
 #include <algorithm>
@@ -7,20 +21,6 @@
 #include "arcgrad/core/semiring.h"
 #include "arcgrad/trellis/best/float_scores.h"
 #include "arcgrad/trellis/best/segments.h"
-
-// The prefilter finds best paths in two passes. FloatScores computes, from the end, an approximate
-// score of each state and frame with a bound on its error. Then a Tracer goes forward from the
-// starts: at each state it follows the arcs whose approximate score is within twice the error of
-// the best, and drops the others.
-//
-// Invariant: an arc on a best path has the largest exact score of its state, so its approximate
-// score is at most twice the error below the largest, and it is never dropped. Scoring only the
-// remaining arcs exactly, from the end, therefore gives the exact scores and all ties.
-//
-// Cost: the first pass runs 8 to 16 examples side by side; the second follows a few arcs per frame.
-// If too many arcs are within the error, the Tracer fails and find_best() scores the example in
-// doubles. This is coarse-to-fine dynamic programming (Raphael, IEEE PAMI 23, 2001) in which the
-// coarse pass differs in precision only.
 
 namespace arcgrad::trellis {
 namespace {
@@ -47,8 +47,8 @@ class Tracer {
         at_(static_cast<size_t>(graph.num_values), kNone, pool),
         near_(static_cast<size_t>(scores.most_terms()), pool),
         trail_(pool),
-        states_(pool),
-        next_states_(pool),
+        emitting_(pool),
+        next_emitting_(pool),
         non_emitting_(pool) {
     has_failed_ = !scores.is_useful(i);
     const auto usual = static_cast<size_t>(example.frames) * 3 / 2;
@@ -63,10 +63,10 @@ class Tracer {
   /// Expands the candidates with `left` frames left. `before` is the row with one frame less.
   void follow(int32_t left, const float* before, const float* row) {
     if (has_failed_ || left > example_.frames) return;
-    if (trail_value_ >= 0) {
-      const int32_t to = left > 0 ? scores_.find_only(trail_value_, left, before, i_) : kNone;
+    if (trail_state_ >= 0) {
+      const int32_t to = left > 0 ? scores_.find_only(trail_state_, left, before, i_) : kNone;
       if (to >= 0) {
-        trail_[static_cast<size_t>(left) - 1] = trail_value_ = to;
+        trail_[static_cast<size_t>(left) - 1] = trail_state_ = to;
         return;
       }
       end_trail(left);
@@ -74,17 +74,17 @@ class Tracer {
     left_ = left;
     before_ = before;
     row_ = row;
-    states_.swap(next_states_);
-    next_states_.clear();
+    emitting_.swap(next_emitting_);
+    next_emitting_.clear();
     if (left == example_.frames) add_starts();
-    for (size_t k = 0; k < states_.size() && !has_failed_; ++k) expand(states_[k]);
+    for (size_t k = 0; k < emitting_.size() && !has_failed_; ++k) expand(emitting_[k]);
     while (!non_emitting_.empty() && !has_failed_) {
       std::ranges::pop_heap(non_emitting_, std::greater<>());
       const int32_t c = at_[non_emitting_.back()];
       non_emitting_.pop_back();
       expand(c);
     }
-    if (graph_.is_dense && next_states_.size() == 1) begin_trail();
+    if (graph_.is_dense && next_emitting_.size() == 1) begin_trail();
   }
 
   /// Scores the remaining arcs exactly, from the end, and follows the best path.
@@ -97,7 +97,7 @@ class Tracer {
                   [&](int32_t term, int32_t left) { score += weight(left, term); });
         continue;
       }
-      double best = candidate.left == 0 && is_accept_[candidate.value] ? 0.0 : kNegInf;
+      double best = candidate.left == 0 && is_accept_[candidate.state] ? 0.0 : kNegInf;
       for (int32_t l = candidate.first; l < candidate.end; ++l) {
         const double s = weight(candidate.left, links_[l].term) + candidates_[links_[l].to].score;
         if (s > best) best = s;
@@ -107,15 +107,15 @@ class Tracer {
     BestStart start;
     for (int32_t c : starts_) {
       const Candidate& from = candidates_[c];
-      start.offer(from.score, c, from.left == 0 && is_accept_[from.value]);
+      start.offer(from.score, c, from.left == 0 && is_accept_[from.state]);
     }
     out.score = start.score();
-    if (start.value() < 0) return;
-    out.start = graph_.node[candidates_[start.value()].value];
+    if (start.id() < 0) return;
+    out.start = graph_.node[candidates_[start.id()].state];
     out.steps.reserve(static_cast<size_t>(example_.frames));
-    for (int32_t c = start.value();;) {
+    for (int32_t c = start.id();;) {
       const Candidate& candidate = candidates_[c];
-      if (candidate.left == 0 && is_accept_[candidate.value] && candidate.score == 0.0) return;
+      if (candidate.left == 0 && is_accept_[candidate.state] && candidate.score == 0.0) return;
       if (candidate.trail_end >= 0) {
         for_trail(candidate, false, [&](int32_t term, int32_t left) { add_step(out, term, left); });
         c = candidate.trail_end;
@@ -127,10 +127,11 @@ class Tracer {
         const auto& [term, to] = links_[l];
         if (!is_only && weight(candidate.left, term) + candidates_[to].score != candidate.score)
           continue;
-        const int32_t value = graph_.out.index[term];
-        first.offer(l, value < graph_.num_emitting ? graph_.slot[value] : -1, graph_.out.arc[term]);
+        const int32_t to_state = graph_.out.index[term];
+        first.offer(l, to_state < graph_.num_emitting ? graph_.slot[to_state] : -1,
+                    graph_.out.arc[term]);
       }
-      if (first.term() < 0) return;  // unreachable: the score is that of one of the arcs
+      if (first.term() < 0) return;  // unreachable: one of the arcs attains the score
       const Link& link = links_[first.term()];
       if (first.arc() >= 0 && first.takes_frame())
         add_step(out, link.term, candidate.left);
@@ -142,23 +143,23 @@ class Tracer {
 
  private:
   static constexpr int32_t kNone = -1;
-  /// A state with a number of frames left that may be on a best path. Its links [first, end) lead
-  /// on, or the trail to the candidate `trail_end`.
+  /// A cell (state, frames left) that may be on a best path. Its links are [first, end), or it is
+  /// the beginning of a trail to the candidate `trail_end`.
   struct Candidate {
-    int32_t value, left;
+    int32_t state, left;
     int32_t first = 0, end = 0, trail_end = kNone;
     double score = kNegInf;
   };
   struct Link {
-    int32_t term, to;  // of an out-row, and a candidate
+    int32_t term, to;  // a term of an out-row, and the candidate it leads to
   };
 
   /// A trail is a stretch of frames with a single candidate each, of which only the states are
   /// stored.
   void begin_trail() {
-    trail_begin_ = next_states_[0];
-    trail_value_ = candidates_[trail_begin_].value;
-    next_states_.clear();
+    trail_begin_ = next_emitting_[0];
+    trail_state_ = candidates_[trail_begin_].state;
+    next_emitting_.clear();
   }
   void end_trail(int32_t left) {
     int32_t c = trail_begin_;
@@ -166,21 +167,21 @@ class Tracer {
       order_.push_back(c);
       c = static_cast<int32_t>(candidates_.size());
       candidates_[trail_begin_].trail_end = c;
-      candidates_.push_back({trail_value_, left});
+      candidates_.push_back({trail_state_, left});
     }
-    at_[trail_value_] = c;
-    next_states_.push_back(c);
-    trail_value_ = kNone;
+    at_[trail_state_] = c;
+    next_emitting_.push_back(c);
+    trail_state_ = kNone;
   }
   /// Calls f(term, frames left) for the steps of a trail, from its end or from its beginning.
   template <class Each>
   void for_trail(const Candidate& begin, bool is_backwards, const Each& f) const {
     const Candidate& end = candidates_[begin.trail_end];
-    const auto value_at = [&](int32_t left) {
-      return left == begin.left ? begin.value : trail_[static_cast<size_t>(left)];
+    const auto state_at = [&](int32_t left) {
+      return left == begin.left ? begin.state : trail_[static_cast<size_t>(left)];
     };
     const auto visit = [&](int32_t left) {
-      f(scores_.term_between(value_at(left), value_at(left - 1)), left);
+      f(scores_.term_between(state_at(left), state_at(left - 1)), left);
     };
     if (is_backwards)
       for (int32_t left = end.left + 1; left <= begin.left; ++left) visit(left);
@@ -199,9 +200,9 @@ class Tracer {
     const float lowest = FloatScores::lowest(best, 2.0 * scores_.error(left_, i_));
     for (int32_t v : graph_.start)
       if (find_terms(v) >= lowest) starts_.push_back(add(v, left_));
-    // Emitting states among them are expanded in this row.
-    states_.swap(next_states_);
-    next_states_.clear();
+    // Emitting start states are expanded in this row.
+    emitting_.swap(next_emitting_);
+    next_emitting_.clear();
   }
 
   /// Finds the terms of a state of this row that may be on a best path; returns its score.
@@ -210,22 +211,22 @@ class Tracer {
                               near_.data(), &num_near_);
   }
 
-  int32_t add(int32_t value, int32_t left) {
-    int32_t& at = at_[value];
+  int32_t add(int32_t state, int32_t left) {
+    int32_t& at = at_[state];
     if (at >= 0 && candidates_[at].left == left) return at;
     at = static_cast<int32_t>(candidates_.size());
-    candidates_.push_back({value, left});
-    if (value < graph_.num_emitting) {
-      next_states_.push_back(at);
+    candidates_.push_back({state, left});
+    if (state < graph_.num_emitting) {
+      next_emitting_.push_back(at);
     } else {
-      non_emitting_.push_back(value);
+      non_emitting_.push_back(state);
       std::ranges::push_heap(non_emitting_, std::greater<>());
     }
     return at;
   }
 
   void expand(int32_t c) {
-    const int32_t v = candidates_[c].value;
+    const int32_t v = candidates_[c].state;
     const int32_t begin = graph_.out.offset[v], end = graph_.out.offset[v + 1];
     order_.push_back(c);
     visited_ += end - begin;
@@ -242,7 +243,7 @@ class Tracer {
     candidates_[c].end = static_cast<int32_t>(links_.size());
   }
 
-  /// The weight of an arc of the product that leaves with `left` frames left, rounded as there.
+  /// The weight of an arc of the product with `left` frames left, rounded to T as in the product.
   T weight(int32_t left, int32_t term) const {
     const int32_t to = graph_.out.index[term], arc = graph_.out.arc[term];
     const T own = arc < 0 ? T{0} : weights_[static_cast<size_t>(arc)];
@@ -268,13 +269,13 @@ class Tracer {
   /// Candidates. `order_` has all of them in topological order.
   std::pmr::vector<int32_t> starts_, order_;
   std::pmr::vector<int32_t> at_;    // the last candidate of each state
-  std::pmr::vector<int32_t> near_;  // terms
+  std::pmr::vector<int32_t> near_;  // terms that find_terms() found
   int32_t num_near_ = 0;
   /// The first candidate of the current trail, its current state, and its states by frames left.
-  int32_t trail_begin_ = 0, trail_value_ = kNone;
+  int32_t trail_begin_ = 0, trail_state_ = kNone;
   std::pmr::vector<int32_t> trail_;
   // Of this row: candidates that are emitting states; a heap of the non-emitting states.
-  std::pmr::vector<int32_t> states_, next_states_, non_emitting_;
+  std::pmr::vector<int32_t> emitting_, next_emitting_, non_emitting_;
   const float *before_ = nullptr, *row_ = nullptr;
 };
 
@@ -307,7 +308,7 @@ std::vector<bool> prefilter_best(const TrellisGraph& graph, const Weights& weigh
     tracers.emplace_back(graph, weights.view<T>(), is_accept, scores, *examples[i], i, &pool);
   int32_t left = scores.frames();
   do {
-    // Examples take turns, because each step of a trace waits for memory.
+    // The traces of all examples advance together, so that their cache misses overlap.
     for (; left > rows.begin(); --left)
       for (Tracer<T>& tracer : tracers) tracer.follow(left, rows.row(left - 1), rows.row(left));
   } while (rows.go_back(advance));

@@ -1,6 +1,7 @@
 #pragma once
 
-// Best paths of products whose graph is dense, or shared by several examples.
+// Fast best paths for graphs that are dense or occur in several examples. prefilter.cpp explains
+// it.
 
 #include <span>
 #include <vector>
@@ -15,8 +16,8 @@ namespace arcgrad::trellis {
 /// Finds the best paths of some examples, by ascending length, with the same results as find_best()
 /// but faster. `weights` have the type T of the weights of the product.
 ///
-/// Returns which examples it solved. It gives up on an example if too many arcs are nearly as good
-/// as the best, if weights are too large, or if one is NaN or +inf.
+/// Returns which examples it solved. It fails for an example if too many arcs are nearly as good as
+/// the best, if weights are too large, or if a weight or emission is NaN or +inf.
 template <class T>
 std::vector<bool> prefilter_best(const TrellisGraph& graph, const Weights& weights,
                                  std::span<const Emissions* const> examples,

@@ -1,21 +1,21 @@
 #pragma once
 
-#include <cstdint>
-
-#include "arcgrad/trellis/isa/dispatch.h"
-
 // The loops of the prefilter of best paths (float_scores.h). A row has, for each emitting state,
 // the best score from there to the end plus the emission that enters the state, and for each
 // non-emitting state the best score from there to the end. All scores are floats, relative to a
 // number per row and example.
+
+#include <cstdint>
+
+#include "arcgrad/trellis/isa/dispatch.h"
 
 namespace arcgrad::trellis {
 
 /// The number of examples that run side by side.
 inline constexpr int kPrefilterLanes = 8;
 
-/// The arcs leaving each state: terms [offset[v], middle[v]) lead to emitting states, those up to
-/// offset[v + 1] to non-emitting states, which come after `v`.
+/// The arcs that leave each state: terms [offset[v], middle[v]) lead to emitting states, terms
+/// [middle[v], offset[v + 1]) to non-emitting states, which come after `v`.
 struct PrefilterTerms {
   int32_t num_values;
   const int32_t *offset, *middle;
@@ -48,7 +48,8 @@ struct PrefilterTable {
                     float* row, PrefilterRange* range);
   /// The largest of weight[k] + scores[index[k]] over a range of terms, for one example.
   float (*best_term)(const PrefilterTerms& terms, int32_t begin, int32_t end, const float* scores);
-  /// Writes the terms where that is at least `lowest`; returns their number.
+  /// Writes the terms where weight[k] + scores[index[k]] is at least `lowest`; returns their
+  /// number.
   int32_t (*find_terms)(const PrefilterTerms& terms, int32_t begin, int32_t end,
                         const float* scores, float lowest, int32_t* to);
   /// Sets sums = a + b and returns the largest. `padded` is a multiple of 16.
@@ -193,7 +194,7 @@ ARCGRAD_INLINE F load_some(const float* from, I is_there) {
 
 inline bool enter_row(int64_t num_emitting, int64_t padded, const float* emissions, float base,
                       float* row, PrefilterRange* range) {
-  // Most often all numbers are finite; then their maximum and minimum suffice.
+  // Usually all numbers are finite; then their maximum and minimum suffice.
   const F none = F{} + kImpossible;
   F top = none, bottom = none, most{}, added{};
   const auto enter = [&](int64_t p, F emission, auto mask) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// Rows of a recursion that are kept in segments, so that a traceback needs O(sqrt(frames)) rows.
+// Keeps the rows of a recursion in segments, so that a traceback needs only O(sqrt(frames)) rows.
 
 #include <algorithm>
 #include <cmath>
@@ -11,8 +11,8 @@
 
 namespace arcgrad::trellis {
 
-/// The rows of a recursion over frames, one for each number of frames left. Row `left` is computed
-/// from row `left - 1`.
+/// The rows of a recursion over frames, numbered by frames left: row `left` is computed from row
+/// `left - 1`.
 ///
 /// Only the rows of one segment of `stride` frames are in memory. To go back, the first row of each
 /// segment is kept, and the others of a segment are computed again. With a stride of sqrt(frames)

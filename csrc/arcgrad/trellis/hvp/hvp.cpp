@@ -1,3 +1,18 @@
+// Hessian-vector products of scores by forward-over-reverse differentiation of the forward-backward
+// recursion. v and b are the forward and backward scores of a state. Let D be the mean tangent of
+// the scores of the paths from a start to the state, and R of the paths from it to the end. D and R
+// follow the recursions of v and b, with weighted means for sums. The posterior y of an arc or
+// emission with tangent w then has the derivative
+//
+//     y' = y * (D + w + R - mean)
+//
+// where mean, the Jacobian-vector product of the score, is the mean over all paths. D and R grow
+// with the number of frames and cancel. To keep digits, the forward pass subtracts a number per
+// frame (its center) from the tangents of emissions, the backward pass subtracts the mean of D + R
+// from R, and each frame computes the rest of the mean from its own posteriors.
+// Time O(frames * arcs), memory O(frames * states), all in double. Reference: Pearlmutter, Fast
+// exact multiplication by the Hessian, Neural Computation 6 (1994).
+
 #include "arcgrad/trellis/hvp/hvp.h"
 
 #include <algorithm>
@@ -6,21 +21,6 @@
 
 #include "arcgrad/runtime/parallel.h"
 #include "arcgrad/trellis/hvp/hvp_graph.h"
-
-// Hessian-vector products of scores by forward-over-reverse differentiation of the forward-backward
-// recursion. v and b are the scores before and after a state. Let D be the mean, over the paths
-// that lead to a state, of the tangent of their score, and R the same over the paths that go on
-// from it. D and R obey the recursions of v and b, with weighted means instead of sums. An arc or
-// emission with posterior y and tangent w then has the derivative
-//
-//     y' = y * (D + w + R - mean)
-//
-// where mean, the Jacobian-vector product of the score, is the mean over all paths. D and R grow
-// with the number of frames and cancel. To keep digits, the forward pass subtracts a number per
-// frame (its center) from the tangents of emissions, the backward pass subtracts the mean of D + R
-// from R, and each frame computes what remains of the mean from its own posteriors.
-// Time O(frames * arcs), memory O(frames * states), all in double. Reference: Pearlmutter, Fast
-// exact multiplication by the Hessian, Neural Computation 6 (1994).
 
 namespace arcgrad::trellis {
 namespace {
@@ -34,14 +34,14 @@ class HvpRecursion {
   HvpRecursion(const char* op, const HvpGraph& graph, std::span<const HvpExample> examples)
       : op_(op),
         graph_(graph),
-        form_(graph.form),
+        trellis_graph_(graph.trellis_graph),
         examples_(examples),
         lanes_(examples.size() == 1 ? 1 : kHvpLanes),
         rows_(lanes_ == 1 ? ARCGRAD_LOOPS(hvp1) : ARCGRAD_LOOPS(hvp4)) {
     for (const HvpExample& example : examples)
       frames_ = std::max(frames_, example.emissions.frames);
-    frame_size_ =
-        graph.is_diagonal ? graph.padded + 2 * graph.reach : int64_t{form_.num_values} * lanes_;
+    frame_size_ = graph.is_diagonal ? graph.padded + 2 * graph.reach
+                                    : int64_t{trellis_graph_.num_values} * lanes_;
     v_ = HvpScores((int64_t{frames_} + 1) * frame_size_);
     b_ = HvpScores::impossible(frame_size_);
     g_ = HvpScores::impossible(frame_size_);
@@ -49,18 +49,18 @@ class HvpRecursion {
       // The padding of each frame is never written.
       for (int32_t t = 0; t <= frames_; ++t) {
         v_.kill(t * frame_size_, graph.reach);
-        const int64_t end = graph.reach + form_.num_emitting;
+        const int64_t end = graph.reach + trellis_graph_.num_emitting;
         v_.kill(t * frame_size_ + end, frame_size_ - end);
       }
-    num_slots_ = static_cast<int64_t>(form_.labels.size());
+    num_slots_ = static_cast<int64_t>(trellis_graph_.labels.size());
     // Along diagonals, vectors may read beyond the last label.
     const int64_t spare = graph.is_diagonal ? kHvpLanes : 0;
     slots_ = HvpScores::impossible(num_slots_ * lanes_ + spare);
     emitting_ = HvpScores::impossible(graph.padded);
-    logarithms_ = AlignedBuffer<double>(num_slots_ * lanes_ + spare, kNegInf);
-    tangents_ = AlignedBuffer<double>(num_slots_ * lanes_ + spare, 0.0);
+    logarithms_ = Block<double>(num_slots_ * lanes_ + spare, kNegInf);
+    tangents_ = Block<double>(num_slots_ * lanes_ + spare, 0.0);
     posterior_ =
-        AlignedBuffer<double>(std::max(graph.padded, int64_t{form_.num_emitting} * lanes_));
+        Block<double>(std::max(graph.padded, int64_t{trellis_graph_.num_emitting} * lanes_));
     centers_.resize(static_cast<size_t>(frames_) + 2);
   }
 
@@ -68,14 +68,14 @@ class HvpRecursion {
     arcs_ = arcs;
     jvps_ = jvps;
     if (!arcs.empty()) {
-      sums_.assign(static_cast<size_t>(form_.out.num_terms() * lanes_), 0.0);
+      sums_.assign(static_cast<size_t>(trellis_graph_.out.num_terms() * lanes_), 0.0);
       diagonal_sums_.assign(graph_.diagonal_arc.size(), 0.0);
     }
     go_forward();
     find_totals();
     go_back();
-    for (int32_t k = 0; !arcs.empty() && k < form_.out.num_terms(); ++k)
-      if (const int32_t a = form_.out.arc[k]; a >= 0)
+    for (int32_t k = 0; !arcs.empty() && k < trellis_graph_.out.num_terms(); ++k)
+      if (const int32_t a = trellis_graph_.out.arc[k]; a >= 0)
         for (int32_t l = 0; l < lanes_; ++l) arcs[a] += sums_[k * lanes_ + l];
     for (size_t k = 0; k < diagonal_sums_.size(); ++k)
       if (const int32_t a = graph_.diagonal_arc[k]; a >= 0) arcs[a] += diagonal_sums_[k];
@@ -97,7 +97,8 @@ class HvpRecursion {
   }
 
   void go_forward() {
-    const int32_t num_emitting = form_.num_emitting, num_values = form_.num_values;
+    const int32_t num_emitting = trellis_graph_.num_emitting,
+                  num_values = trellis_graph_.num_values;
     if (!graph_.is_diagonal) copy_all(graph_.begin, v_.at(0));
     for (int32_t t = 1; t <= frames_; ++t) {
       if (t % kFramesPerPoll == 0) poll_interrupt();
@@ -105,8 +106,8 @@ class HvpRecursion {
       const double* const center = centers_[t].data();
       PerLane tangent_sum{};
       if (!graph_.is_diagonal) {
-        rows_.forward(graph_.in, 0, num_emitting, v(t - 1), &emissions, form_.slot.data(), center,
-                      v(t), tangent_sum.data());
+        rows_.forward(graph_.in, 0, num_emitting, v(t - 1), &emissions, trellis_graph_.slot.data(),
+                      center, v(t), tangent_sum.data());
         rows_.forward(graph_.in, num_emitting, num_values, v(t), nullptr, nullptr, nullptr, v(t),
                       nullptr);
       } else if (t == 1) {
@@ -121,16 +122,16 @@ class HvpRecursion {
     }
   }
 
-  /// Finds the exponent of the score of each example, or 0 if there is no path.
+  /// Computes the exponent of the score of each example, or 0 if it has no path.
   void find_totals() {
     const TangentScores begin = graph_.begin.at(0), end = graph_.end.at(0);
     for (int32_t l = 0; l < num_examples(); ++l) {
       ScaledSum sum;
       if (frames(l) == 0) {
-        for (int32_t n : form_.accept) sum.add(begin.mantissa[n], begin.exponent[n]);
+        for (int32_t n : trellis_graph_.accept) sum.add(begin.mantissa[n], begin.exponent[n]);
       } else {
         const TangentScores last = v(frames(l));
-        for (int32_t p = 0; p < form_.num_emitting; ++p) {
+        for (int32_t p = 0; p < trellis_graph_.num_emitting; ++p) {
           const int64_t at = int64_t{p} * lanes_ + l;
           sum.add(last.mantissa[at] * end.mantissa[p], last.exponent[at] + end.exponent[p]);
         }
@@ -147,9 +148,10 @@ class HvpRecursion {
   void finish_empty(int32_t lane, const Scaled& total) {
     const TangentScores begin = graph_.begin.at(0);
     WeightedMean mean;
-    for (int32_t n : form_.accept) mean.add(begin.mantissa[n], begin.exponent[n], begin.tangent[n]);
+    for (int32_t n : trellis_graph_.accept)
+      mean.add(begin.mantissa[n], begin.exponent[n], begin.tangent[n]);
     jvps_[lane] = mean.get();
-    const HvpScores scores(int64_t{form_.num_values} * lanes_);
+    const HvpScores scores(int64_t{trellis_graph_.num_values} * lanes_);
     copy_all(graph_.begin, scores.at(0));
     add_last_arcs(lane, scores.at(0), mean.get(), examples_[lane].scale / total.mantissa);
   }
@@ -162,8 +164,8 @@ class HvpRecursion {
       for (int32_t l = 0; l < num_examples(); ++l)
         if (frames(l) == t && is_possible_[l]) begin_back(l);
       const TangentScores emissions = read(t), b = b_.at(first()), g = g_.at(first());
-      const auto find = [&](const auto& steps, int32_t count, const int32_t* slot) {
-        steps.posteriors(count, v(t), b, unit_.data(), posterior_.get(), total.data(),
+      const auto find = [&](const auto& loops, int32_t count, const int32_t* slot) {
+        loops.posteriors(count, v(t), b, unit_.data(), posterior_.get(), total.data(),
                          tangent_sum.data());
         total = joined(total);
         tangent_sum = joined(tangent_sum);
@@ -173,13 +175,13 @@ class HvpRecursion {
           mean[l] = is_alive ? tangent_sum[l] / total[l] : 0.0;
           scale[l] = is_alive ? examples_[example].scale / total[l] : 0.0;
         }
-        steps.finish(count, v(t), b, emissions, slot, mean.data(), scale.data(), posterior_.get(),
+        loops.finish(count, v(t), b, emissions, slot, mean.data(), scale.data(), posterior_.get(),
                      g);
       };
       if (graph_.is_diagonal)
         find(diagonals_, static_cast<int32_t>(graph_.padded), nullptr);
       else
-        find(rows_, form_.num_emitting, form_.slot.data());
+        find(rows_, trellis_graph_.num_emitting, trellis_graph_.slot.data());
       for (int32_t l = 0; l < num_examples(); ++l) {
         if (t > frames(l) || !is_possible_[l]) continue;
         add_to_emissions(t, l);
@@ -192,7 +194,8 @@ class HvpRecursion {
 
   /// Goes back from frame t to the frame before.
   void step_back(int32_t t, HvpArcs arcs) {
-    const int32_t num_emitting = form_.num_emitting, num_values = form_.num_values;
+    const int32_t num_emitting = trellis_graph_.num_emitting,
+                  num_values = trellis_graph_.num_values;
     // Before the first frame only the gradients of arcs remain.
     if (t == 1 && arcs_.empty()) return;
     if (!graph_.is_diagonal) {
@@ -215,7 +218,8 @@ class HvpRecursion {
   /// Sets the scores to the end of an example after its last frame.
   void begin_back(int32_t lane) const {
     const TangentScores end = graph_.end.at(0), b = b_.at(first());
-    const int32_t count = graph_.is_diagonal ? form_.num_emitting : form_.num_values;
+    const int32_t count =
+        graph_.is_diagonal ? trellis_graph_.num_emitting : trellis_graph_.num_values;
     for (int32_t n = 0; n < count; ++n) {
       const int64_t at = int64_t{n} * lanes_ + lane;
       b.mantissa[at] = end.mantissa[n];
@@ -232,25 +236,26 @@ class HvpRecursion {
     for (int32_t k = 1; k <= t; ++k) jvps_[lane] += centers_[k][lane];
     if (arcs_.empty()) return;
     if (!graph_.is_diagonal) return add_last_arcs(lane, v(t), mean, scale);
-    const HvpScores last = HvpScores::impossible(form_.num_values);
-    copy(v(t), form_.num_emitting, last.at(0));
-    rows_.forward(graph_.in, form_.num_emitting, form_.num_values, last.at(0), nullptr, nullptr,
-                  nullptr, last.at(0), nullptr);
+    const HvpScores last = HvpScores::impossible(trellis_graph_.num_values);
+    copy(v(t), trellis_graph_.num_emitting, last.at(0));
+    rows_.forward(graph_.in, trellis_graph_.num_emitting, trellis_graph_.num_values, last.at(0),
+                  nullptr, nullptr, nullptr, last.at(0), nullptr);
     add_last_arcs(lane, last.at(0), mean, scale);
   }
 
   void add_last_arcs(int32_t lane, TangentScores last, double mean, double scale) const {
     if (arcs_.empty()) return;
     const TangentScores end = graph_.end.at(0), weight = graph_.out.weight;
-    for (int32_t v = 0; v < form_.num_values; ++v)
-      for (int32_t k = form_.middle[v]; k < form_.out.offset[v + 1]; ++k) {
-        const int32_t s = form_.out.index[k];
+    for (int32_t v = 0; v < trellis_graph_.num_values; ++v)
+      for (int32_t k = trellis_graph_.middle[v]; k < trellis_graph_.out.offset[v + 1]; ++k) {
+        const int32_t s = trellis_graph_.out.index[k];
         const int64_t i = int64_t{v} * lanes_ + lane;
         const double m = last.mantissa[i] * weight.mantissa[k] * end.mantissa[s];
-        if (form_.out.arc[k] < 0 || m == 0.0) continue;
+        if (trellis_graph_.out.arc[k] < 0 || m == 0.0) continue;
         const double q = last.exponent[i] + weight.exponent[k] + end.exponent[s] - unit_[lane];
-        arcs_[form_.out.arc[k]] += m * pow2(std::min(q, 100.0)) * scale *
-                                   (last.tangent[i] + weight.tangent[k] + end.tangent[s] - mean);
+        arcs_[trellis_graph_.out.arc[k]] +=
+            m * pow2(std::min(q, 100.0)) * scale *
+            (last.tangent[i] + weight.tangent[k] + end.tangent[s] - mean);
       }
   }
 
@@ -262,19 +267,20 @@ class HvpRecursion {
       using G = decltype(kind);
       G* const to = grad.row<G>(t - 1);
       const int32_t num_labels = examples_[lane].emissions.labels;
-      for (int64_t slot = 0; slot < num_slots_ && form_.labels[slot] < num_labels; ++slot) {
+      for (int64_t slot = 0; slot < num_slots_ && trellis_graph_.labels[slot] < num_labels;
+           ++slot) {
         double sum = 0.0;
         for (int32_t k = graph_.slot_offset[slot]; k < graph_.slot_offset[slot + 1]; ++k)
           sum += posterior_[int64_t{graph_.slot_state[k]} * lanes_ + lane];
-        to[form_.labels[slot]] += static_cast<G>(sum);
+        to[trellis_graph_.labels[slot]] += static_cast<G>(sum);
       }
     });
   }
 
-  /// Calls put(slot, value) for the labels that an example has in a row of numbers.
+  /// Calls put(slot, number) for each label of the graph that a row of `num_labels` numbers has.
   template <class E, class Put>
   void for_slots(const E* from, int64_t stride, int32_t num_labels, const Put& put) const {
-    const std::vector<int32_t>& labels = form_.labels;
+    const std::vector<int32_t>& labels = trellis_graph_.labels;
     if (graph_.has_all_labels && stride == 1 && num_slots_ > 0) {
       const int64_t known = std::clamp<int64_t>(num_labels - labels[0], 0, num_slots_);
       from += labels[0];
@@ -310,10 +316,11 @@ class HvpRecursion {
         graph_.is_diagonal ? diagonals_.split(num_slots_, logarithms_.get(), tangents_.get(), slots)
                            : rows_.split(num_slots_, logarithms_.get(), tangents_.get(), slots);
     for (int32_t l = 0; is_bad && l < num_examples(); ++l)
-      if (t <= frames(l)) check_emissions(op_, form_.labels, examples_[l].emissions, t - 1);
+      if (t <= frames(l))
+        check_emissions(op_, trellis_graph_.labels, examples_[l].emissions, t - 1);
     if (!graph_.is_diagonal) return slots;
-    for (int32_t p = 0; p < form_.num_emitting; ++p) {
-      const int32_t s = form_.slot[p];
+    for (int32_t p = 0; p < trellis_graph_.num_emitting; ++p) {
+      const int32_t s = trellis_graph_.slot[p];
       emitting.mantissa[p] = slots.mantissa[s];
       emitting.exponent[p] = slots.exponent[s];
       emitting.tangent[p] = slots.tangent[s];
@@ -324,7 +331,7 @@ class HvpRecursion {
   /// Copies the scores of all states to all lanes.
   void copy_all(const HvpScores& from, TangentScores to) const {
     const TangentScores of = from.at(0);
-    for (int32_t n = 0; n < form_.num_values; ++n)
+    for (int32_t n = 0; n < trellis_graph_.num_values; ++n)
       for (int32_t l = 0; l < lanes_; ++l) {
         const int64_t at = int64_t{n} * lanes_ + l;
         to.mantissa[at] = of.mantissa[n];
@@ -340,7 +347,7 @@ class HvpRecursion {
 
   const char* op_;
   const HvpGraph& graph_;
-  const TrellisGraph& form_;
+  const TrellisGraph& trellis_graph_;
   std::span<const HvpExample> examples_;
   const int32_t lanes_;
   const HvpTable<HvpRows>& rows_;
@@ -349,14 +356,14 @@ class HvpRecursion {
   int64_t frame_size_ = 0;
   HvpScores v_, b_, g_;  // of all frames, and of one
   int64_t num_slots_ = 0;
-  HvpScores slots_, emitting_;                   // emissions of a frame
-  AlignedBuffer<double> logarithms_, tangents_;  // as they are given, example by example
-  AlignedBuffer<double> posterior_;
+  HvpScores slots_, emitting_;           // emissions of a frame
+  Block<double> logarithms_, tangents_;  // of emissions, one example after the other
+  Block<double> posterior_;
   std::vector<PerLane> centers_;  // subtracted from the tangents of each frame
   std::array<bool, kHvpLanes> is_possible_{};
   PerLane unit_{};
   std::span<double> arcs_, jvps_;
-  std::vector<double> sums_, diagonal_sums_;  // of arcs, by term of the out-rows and by diagonal
+  std::vector<double> sums_, diagonal_sums_;  // gradients of arcs, by term and by diagonal
 };
 
 }  // namespace

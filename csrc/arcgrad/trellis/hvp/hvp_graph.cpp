@@ -1,3 +1,5 @@
+// Arranges the weights and tangents of a graph factor for the Hessian-vector recursion.
+
 #include "arcgrad/trellis/hvp/hvp_graph.h"
 
 #include <cmath>
@@ -13,7 +15,7 @@ double tangent_of(std::span<const double> arc_tangents, int32_t arc) {
 }  // namespace
 
 HvpGraph::HvpGraph(const Factor& factor, std::span<const double> arc_tangents)
-    : form(*factor.form), is_diagonal(!form.offsets.empty()) {
+    : trellis_graph(*factor.trellis_graph), is_diagonal(!trellis_graph.offsets.empty()) {
   const auto fill = [&](const Rows& rows, HvpScores& weights) {
     weights = HvpScores(rows.num_terms());
     for (int32_t k = 0; k < rows.num_terms(); ++k)
@@ -22,30 +24,31 @@ HvpGraph::HvpGraph(const Factor& factor, std::span<const double> arc_tangents)
       else
         weights.set(k, factor.mantissa[a], factor.exponent[a], tangent_of(arc_tangents, a));
   };
-  fill(form.in(), in_weights_);
-  fill(form.out, out_weights_);
-  in = {form.in().offset.data(), form.in().index.data(), in_weights_.at(0)};
-  out = {form.out.offset.data(), form.out.index.data(), out_weights_.at(0)};
+  fill(trellis_graph.in(), in_weights_);
+  fill(trellis_graph.out, out_weights_);
+  in = {trellis_graph.in().offset.data(), trellis_graph.in().index.data(), in_weights_.at(0)};
+  out = {trellis_graph.out.offset.data(), trellis_graph.out.index.data(), out_weights_.at(0)};
   find_ends(factor);
-  slot_offset.resize(form.labels.size() + 1);
-  slot_state.resize(form.slot.size());
-  for (int32_t slot : form.slot) ++slot_offset[slot + 1];
+  slot_offset.resize(trellis_graph.labels.size() + 1);
+  slot_state.resize(trellis_graph.slot.size());
+  for (int32_t slot : trellis_graph.slot) ++slot_offset[slot + 1];
   std::partial_sum(slot_offset.begin(), slot_offset.end(), slot_offset.begin());
   std::vector<int32_t> next(slot_offset.begin(), slot_offset.end() - 1);
-  for (int32_t p = 0; p < form.num_emitting; ++p) slot_state[next[form.slot[p]]++] = p;
-  if (!form.labels.empty())
-    has_all_labels =
-        form.labels.back() - form.labels.front() + 1 == static_cast<int32_t>(form.labels.size());
+  for (int32_t p = 0; p < trellis_graph.num_emitting; ++p)
+    slot_state[next[trellis_graph.slot[p]]++] = p;
+  if (!trellis_graph.labels.empty())
+    has_all_labels = trellis_graph.labels.back() - trellis_graph.labels.front() + 1 ==
+                     static_cast<int32_t>(trellis_graph.labels.size());
   if (is_diagonal) make_diagonals(factor, arc_tangents);
 }
 
 void HvpGraph::find_ends(const Factor& factor) {
-  begin = HvpScores(form.num_values);
-  end = HvpScores(form.num_values);
-  std::vector<double> tangent(static_cast<size_t>(form.num_values));
-  std::vector<uint8_t> is_end(static_cast<size_t>(form.num_values));
-  for (int32_t v : form.start) is_end[v] = 1;
-  for (int32_t s = form.num_emitting; s < form.num_values; ++s) {
+  begin = HvpScores(trellis_graph.num_values);
+  end = HvpScores(trellis_graph.num_values);
+  std::vector<double> tangent(static_cast<size_t>(trellis_graph.num_values));
+  std::vector<uint8_t> is_end(static_cast<size_t>(trellis_graph.num_values));
+  for (int32_t v : trellis_graph.start) is_end[v] = 1;
+  for (int32_t s = trellis_graph.num_emitting; s < trellis_graph.num_values; ++s) {
     WeightedMean mean;
     if (is_end[s]) mean.add(1.0, 0.0, 0.0);
     for (int32_t k = in.offset[s]; k < in.offset[s + 1]; ++k) {
@@ -55,17 +58,17 @@ void HvpGraph::find_ends(const Factor& factor) {
     }
     tangent[s] = mean.get();
   }
-  for (int32_t v = 0; v < form.num_values; ++v)
+  for (int32_t v = 0; v < trellis_graph.num_values; ++v)
     begin.set(v, factor.begin[v].mantissa, factor.begin[v].exponent, tangent[v]);
 
   std::ranges::fill(is_end, 0);
-  for (int32_t v : form.accept) is_end[v] = 1;
-  for (int32_t v = form.num_values; v-- > 0;) {
+  for (int32_t v : trellis_graph.accept) is_end[v] = 1;
+  for (int32_t v = trellis_graph.num_values; v-- > 0;) {
     WeightedMean mean;
     if (is_end[v]) mean.add(1.0, 0.0, 0.0);
-    for (int32_t k = form.out.offset[v]; k < form.out.offset[v + 1]; ++k) {
-      const int32_t i = form.out.index[k];
-      if (i < form.num_emitting) continue;
+    for (int32_t k = trellis_graph.out.offset[v]; k < trellis_graph.out.offset[v + 1]; ++k) {
+      const int32_t i = trellis_graph.out.index[k];
+      if (i < trellis_graph.num_emitting) continue;
       mean.add(factor.end[i].mantissa * out.weight.mantissa[k],
                factor.end[i].exponent + out.weight.exponent[k], tangent[i] + out.weight.tangent[k]);
     }
@@ -75,23 +78,24 @@ void HvpGraph::find_ends(const Factor& factor) {
 }
 
 void HvpGraph::make_diagonals(const Factor& factor, std::span<const double> arc_tangents) {
-  const auto count = static_cast<int32_t>(form.offsets.size());
-  for (int32_t offset : form.offsets) reach = std::max<int64_t>(reach, std::abs(offset));
+  const auto count = static_cast<int32_t>(trellis_graph.offsets.size());
+  for (int32_t offset : trellis_graph.offsets) reach = std::max<int64_t>(reach, std::abs(offset));
   reach += kHvpLanes;
-  padded = (form.num_emitting + kHvpLanes - 1) / kHvpLanes * kHvpLanes;
+  padded = (trellis_graph.num_emitting + kHvpLanes - 1) / kHvpLanes * kHvpLanes;
   const int64_t stride = padded + 2 * reach;
   diagonal_weights_ = HvpScores::impossible(count * stride);
   diagonal_arc.assign(static_cast<size_t>(count * stride), -1);
-  for (int32_t from = 0; from < form.num_emitting; ++from)
-    for (int32_t k = form.out.offset[from]; k < form.middle[from]; ++k) {
-      const int32_t p = form.out.index[k], a = form.out.arc[k];
-      const auto d = std::ranges::lower_bound(form.offsets, p - from) - form.offsets.begin();
+  for (int32_t from = 0; from < trellis_graph.num_emitting; ++from)
+    for (int32_t k = trellis_graph.out.offset[from]; k < trellis_graph.middle[from]; ++k) {
+      const int32_t p = trellis_graph.out.index[k], a = trellis_graph.out.arc[k];
+      const auto d =
+          std::ranges::lower_bound(trellis_graph.offsets, p - from) - trellis_graph.offsets.begin();
       const int64_t at = d * stride + reach + p;
       diagonal_weights_.set(at, factor.mantissa[a], factor.exponent[a],
                             tangent_of(arc_tangents, a));
       diagonal_arc[static_cast<size_t>(at)] = a;
     }
-  diagonals = {count, form.offsets.data(), stride, diagonal_weights_.at(reach)};
+  diagonals = {count, trellis_graph.offsets.data(), stride, diagonal_weights_.at(reach)};
 }
 
 }  // namespace arcgrad::trellis

@@ -1,6 +1,7 @@
 #pragma once
 
-// The graph of a product with a tangent, arranged for the Hessian-vector recursion.
+// The graph factor of a product and the tangents of its weights, arranged for the Hessian-vector
+// recursion.
 
 #include <algorithm>
 #include <span>
@@ -72,14 +73,14 @@ struct HvpGraph {
   /// `arc_tangents` may be empty, for zeros.
   HvpGraph(const Factor& factor, std::span<const double> arc_tangents);
 
-  const TrellisGraph& form;
+  const TrellisGraph& trellis_graph;
   const bool is_diagonal;
   HvpRows in, out;
-  /// Of each state: the score before the first frame, and to the end after the last.
+  /// The score of each state before the first frame, and of ending a path in it after the last.
   HvpScores begin, end;
   /// The emitting states by label: those of slot s are [slot_offset[s], slot_offset[s + 1]).
   std::vector<int32_t> slot_offset, slot_state;
-  bool has_all_labels = true;  // between the first and the last
+  bool has_all_labels = true;  // whether the labels are consecutive
   /// Of diagonals: their reach beyond the emitting states, the padded number of states, and the arc
   /// of each weight, -1 for none.
   HvpDiagonals diagonals = {};

@@ -1,16 +1,16 @@
 #pragma once
 
-#include <cstdint>
-
-#include "arcgrad/trellis/isa/dispatch.h"
-
 // The loops of Hessian-vector products, all in double. A score is mantissa * 2^exponent with a
 // whole exponent; an impossible score has mantissa 0 and exponent -inf. Each score has a tangent:
 // the mean, over its paths, of the tangents of their scores.
 
+#include <cstdint>
+
+#include "arcgrad/trellis/isa/dispatch.h"
+
 namespace arcgrad::trellis {
 
-/// The number of doubles in a vector.
+/// The number of doubles in a vector, and of examples side by side.
 inline constexpr int32_t kHvpLanes = 4;
 
 struct TangentScores {
@@ -27,8 +27,8 @@ struct HvpRows {
   TangentScores weight;
 };
 
-/// The arcs between emitting states by distance. The weight of the arc of diagonal d that leads to
-/// state p is at d * stride + p; the padding is impossible.
+/// The arcs between emitting states by offset (destination minus source). The weight of the arc of
+/// diagonal d that leads to state p is at d * stride + p; the padding has scores of zero.
 struct HvpDiagonals {
   int32_t count;
   const int32_t* distance;
@@ -101,7 +101,7 @@ struct RowLayout {
   using F = typename L::F;
   static constexpr int32_t kStep = 1;
   ARCGRAD_INLINE static int64_t at(int64_t value) { return value * W; }
-  /// Number s of each row of `count`.
+  /// Loads entry s of each row of `count` numbers.
   ARCGRAD_INLINE static F across(const double* rows, int64_t count, int64_t s) {
     if constexpr (W == 1)
       return rows[s];
@@ -122,7 +122,7 @@ struct RowLayout {
   ARCGRAD_INLINE static int64_t sum_at(int64_t term) { return term * W; }
 };
 
-/// Some states at a time, along diagonals.
+/// A vector of consecutive states of one example at a time, along diagonals.
 struct DiagonalLayout {
   using Arcs = HvpDiagonals;
   using L = Lanes<double, kHvpLanes>;

@@ -1,6 +1,6 @@
-// The inner loops for processors with AVX2 and FMA. CMakeLists.txt sets the compiler options. No
-// other header of arcgrad or the standard library may define functions here: the linker could keep
-// the copy that uses AVX2 for the whole program.
+// The inner loops for processors with AVX2 and FMA. CMakeLists.txt sets the compiler options. Only
+// the loops may be defined here, in the namespace avx2: if a function of another header were
+// compiled here, too, the linker could use this AVX2 copy in the whole program.
 
 #define ARCGRAD_ISA avx2
 #include "arcgrad/trellis/best/best_loops.h"

@@ -1,4 +1,4 @@
-// The inner loops for every processor.
+// The inner loops for every processor of the architecture, without AVX2.
 
 #define ARCGRAD_ISA baseline
 #include "arcgrad/trellis/best/best_loops.h"

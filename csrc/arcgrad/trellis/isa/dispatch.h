@@ -1,6 +1,6 @@
 #pragma once
 
-// How inner loops are compiled for several instruction sets, and what they and their callers share.
+// How inner loops are compiled for several instruction sets, and constants of loops and callers.
 //
 // A file *_loops.h declares a table of function pointers and, where ARCGRAD_ISA is defined, defines
 // the loops in the namespace that ARCGRAD_ISA names. baseline.cpp and avx2.cpp include all of these

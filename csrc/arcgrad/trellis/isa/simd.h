@@ -4,7 +4,7 @@
 //
 // A score exp(x) is stored as mantissa * 2^exponent with the mantissa in [1, 2) and an integer
 // exponent: a floating-point number with a wide exponent, which cannot underflow (Rabiner 1989
-// scales whole frames to the same end). A sum of products needs no exp and no log:
+// scales whole frames for the same purpose). A sum of products needs no exp and no log:
 //
 //     top = max over terms of exponent,   sum = sum over terms of mantissa * 2^(exponent - top)
 //
@@ -14,9 +14,9 @@
 // Invariant: a score of zero has mantissa 0 and exponent kDead; the exponents of other scores are
 // above kFloor. Cost: two passes over the terms, each with a few integer operations.
 //
-// ARCGRAD_ISA is the namespace of the instruction set, so that the copies stay apart. Nothing of
-// the standard library may be instantiated here: the linker could keep the copy made for the wider
-// instruction set and use it everywhere.
+// ARCGRAD_ISA is the namespace of the instruction set, so that the copies have different names. Do
+// not use the standard library here: the linker could use a template instance compiled for AVX2 in
+// the whole program.
 
 #include <cstddef>
 #include <cstdint>
@@ -92,7 +92,7 @@ ARCGRAD_INLINE V larger(V a, V b) {
   return a > b ? a : b;
 }
 #ifdef __AVX2__
-// Compilers make two instructions of the above if one of the numbers is a constant.
+// Compilers emit two instructions for the above if one of the numbers is a constant.
 template <>
 ARCGRAD_INLINE __m256 larger(__m256 a, __m256 b) {
   return _mm256_max_ps(a, b);
@@ -122,7 +122,7 @@ ARCGRAD_INLINE void normalize(typename L::F sum, typename L::I exponent, typenam
   constexpr typename L::Int kFraction = (typename L::Int{1} << L::kFractionBits) - 1;
   constexpr typename L::Int kOne = L::kBias << L::kFractionBits;
   const I m = (bits & kFraction) | kOne;
-  // A sum of 0 has the lowest exponent bits, but the result may still be above kFloor.
+  // The exponent bits of a sum of 0 are the lowest, but the result may still be above kFloor.
   const F zero = F{};
   const I dead_q = I{} + kDead;
   const auto alive = (sum > zero) & (q > I{} + kFloor);
@@ -130,7 +130,7 @@ ARCGRAD_INLINE void normalize(typename L::F sum, typename L::I exponent, typenam
   out = alive ? q : dead_q;
 }
 
-/// The same numbers in another type.
+/// Converts each number to another type.
 template <class To, class From>
 ARCGRAD_INLINE To convert(From x) {
   if constexpr (sizeof(To) == sizeof(double) && sizeof(From) == sizeof(double))
@@ -147,7 +147,7 @@ ARCGRAD_INLINE void split_exp_wide(
     typename Lanes<double, sizeof(typename L::F) / sizeof(typename L::Real)>::F& exponent) {
   using F = typename L::F;
   using D = typename Lanes<double, sizeof(F) / sizeof(typename L::Real)>::F;
-  // In double: in float, the rest of a weight of 10,000 would have 3 digits only.
+  // In double: in float, the remainder of a weight of 10,000 would have only 3 digits.
   D x = convert<D>(w);
   const D limit = D{} + 2907270.0;  // 2^22 * log(2)
   x = x > -limit ? x : -limit;
@@ -173,7 +173,7 @@ ARCGRAD_INLINE void split_exp_wide(
   mantissa = w < c(sizeof(typename L::Real) == 4 ? -3.4028234e38 : -1.79e308) ? F{} : p;
 }
 
-/// The same with integer exponents.
+/// split_exp_wide() with integer exponents.
 template <class L>
 ARCGRAD_INLINE void split_exp(typename L::F w, typename L::F& mantissa, typename L::I& exponent) {
   using F = typename L::F;

@@ -1,6 +1,6 @@
 // The `dense` kernel: the forward-backward algorithm (Rabiner 1989) as matrix products, for graphs
 // in which nearly every emitting state leads to every other, such as a bigram. Non-emitting states
-// take part only before the first and after the last frame. With W the matrix of exp(weight)
+// matter only before the first and after the last frame. With W the matrix of exp(weight)
 // between states, e the exponentials of a frame's emissions and * elementwise:
 //
 //     forward:   u = v' W,       v  = 2^shift (u * e)              v' is v of the frame before
@@ -8,8 +8,8 @@
 //     gradient:  posterior of state d: v[d] b[d] / S,  of the arc s -> d: v'[s] W[s][d] f[d]
 //
 // Invariant: a power of two per frame keeps the largest of v in [1, 2) and sum v * b at about 1, so
-// no logarithm is needed inside; dense_forward.cpp proves that underflow does no harm or is seen.
-// Float is tried first, then double; if that fails too, `lanes` must run the chunk. The rows of v
+// the loops need no logarithms; dense_forward.cpp proves that underflow is harmless or detected.
+// Float is tried first, then double; if both fail, `lanes` must run the chunk. The rows of v
 // are the examples of a chunk, so W is read once for all. Cost: P^2 multiplications per frame and
 // example for P states, and as many for each gradient. Files: dense_weights.cpp packs W,
 // dense_forward.cpp, dense_backward.cpp, and the loops over vectors in dense_loops.h.
@@ -29,7 +29,7 @@ std::shared_ptr<DenseFactor> dense_factor(const Factor& factor) {
   return std::static_pointer_cast<DenseFactor>(factor.dense);
 }
 
-/// A chunk of examples, each of which is done in float or in double.
+/// A chunk of examples, each computed in float or in double.
 class DenseRun : public Run {
  public:
   DenseRun(std::shared_ptr<const Factor> factor, std::span<const Emissions> examples,
@@ -41,8 +41,9 @@ class DenseRun : public Run {
   std::vector<double> frame_scores(size_t i) const override;
 
  private:
+  /// The examples that are computed in type T.
   template <class T>
-  struct PrecisionGroup {
+  struct TypedExamples {
     std::vector<size_t> examples;
     std::unique_ptr<DenseRecursion<T>> recursion;
 
@@ -61,8 +62,8 @@ class DenseRun : public Run {
 
   bool has_failed_ = false;
   std::shared_ptr<DenseFactor> shared_;
-  PrecisionGroup<float> narrow_;
-  PrecisionGroup<double> wide_;
+  TypedExamples<float> narrow_;
+  TypedExamples<double> wide_;
 };
 
 DenseRun::DenseRun(std::shared_ptr<const Factor> factor, std::span<const Emissions> examples,
@@ -109,7 +110,7 @@ void DenseRun::add_gradients(std::span<const double> deltas,
 }
 
 std::vector<double> DenseRun::frame_scores(size_t i) const {
-  // An example in both parts counts in double.
+  // An example that failed in float is in both; its result is the one in double.
   const auto wide = std::ranges::find(wide_.examples, i);
   if (wide != wide_.examples.end())
     return wide_.recursion->frame_scores(static_cast<size_t>(wide - wide_.examples.begin()));

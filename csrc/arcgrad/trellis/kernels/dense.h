@@ -29,8 +29,8 @@ const DenseTable<T>& dense_loops() {
 /// `count` rounded up to a multiple of `to`.
 inline int64_t padded(int64_t count, int64_t to) { return (count + to - 1) / to * to; }
 
-/// The number of parts, one per thread, into which to cut `work` multiplications. Results do not
-/// depend on it.
+/// The number of parts, one per thread, into which to cut `work` multiplications. It does not
+/// affect results.
 inline size_t num_parts(int64_t work) {
   constexpr int64_t kEnough = 100'000;
   return work < kEnough ? 1 : static_cast<size_t>(get_num_threads());
@@ -67,14 +67,14 @@ struct PackedWeights {
   double exponent = 0.0;
   /// The largest exponent of the scores to the end.
   double end_exponent = 0.0;
-  /// Whether T can hold the range of the weights; whether the matrix has no zeros and a range so
-  /// small that small numbers may be dropped; and the same for the scores to the end.
+  /// Whether T can represent the range of the weights. Whether the matrix has no zeros and its
+  /// range is at most DenseRange::kFull; the same for the scores to the end.
   bool fits = true, is_full = false, has_full_end = false;
 
   PackedWeights(const Factor& factor, const std::vector<int32_t>& first_arc);
 };
 
-/// What all chunks of a graph share.
+/// The tables of a graph that all its chunks read.
 struct DenseFactor {
   explicit DenseFactor(const Factor& from);
   template <class T>
@@ -113,11 +113,11 @@ struct DenseArcSums {
   std::vector<double> first, last;
   /// The sum of deltas of the examples without frames.
   double empty = 0.0;
-  /// For each pair of states the sum of v' * f / unit; times the weight it is the posterior of the
+  /// For each pair of states the sum of v' * f / unit. Times the weight, it is the gradient of the
   /// arc.
   AlignedBuffer<double> between;
   bool is_empty = true;  // `between` is uninitialized
-  double unit = 1.0;     // of the deltas
+  double unit = 1.0;     // the power of 2 by which deltas are divided
 };
 
 /// The forward-backward algorithm in numbers of type T over some examples.
@@ -143,7 +143,7 @@ class DenseRecursion {
   };
   /// v and e of the frames first + 1 to `last`, and v of frame `first` unless that is 0. Frame t
   /// starts at row row_of(t) - row_of(first).
-  struct Segment {
+  struct DenseSegment {
     int32_t first = 0, last = -1;
     T *v = nullptr, *e = nullptr;
     AlignedBuffer<T> memory;
@@ -155,7 +155,7 @@ class DenseRecursion {
       e = v + size;
     }
   };
-  /// The memory that finish() works with.
+  /// The working memory of finish().
   struct Scratch {
     explicit Scratch(int64_t rows, int64_t width, int64_t stride)
         : u(AlignedBuffer<T>(rows * stride)),
@@ -171,8 +171,8 @@ class DenseRecursion {
   int64_t row_of(int32_t t) const { return offset_[static_cast<size_t>(t)]; }
   int32_t frames(int32_t row) const { return examples_[order_[static_cast<size_t>(row)]].frames; }
 
-  /// The bound below the largest emission of a frame at which an emission is treated as -inf. It is
-  /// exact enough for a score of at least kLowestMean per frame below the largest possible one:
+  /// An emission that is below the largest of its frame by more than this is treated as -inf. This
+  /// is exact enough if the score is at most -kLowestMean per frame below the largest possible one:
   /// with weights of at most 2, all (2 P)^frames paths through such emissions add at most e^-100 of
   /// it.
   static constexpr double kLowestMean = -30.0;
@@ -185,7 +185,7 @@ class DenseRecursion {
   template <class Record>
   void finish(int32_t t, T* after, T* e, Scratch& scratch, Record&& record) const;
   void end_scores(const T* v, T* b, double& exponent) const;
-  void fill(Segment& segment, int32_t t) const;
+  void fill(DenseSegment& segment, int32_t t) const;
   void backward(std::span<const double> deltas, std::span<const EmissionsGrad> emissions,
                 DenseArcSums* sums, std::vector<double>* frame_scores) const;
 
@@ -207,8 +207,8 @@ class DenseRecursion {
   std::vector<bool> failed_;
   std::vector<Scale> scales_;
   /// All frames, or v of every stride-th frame.
-  Segment all_;
-  std::vector<AlignedBuffer<T>> kept_;
+  DenseSegment all_;
+  std::vector<Block<T>> kept_;
 };
 
 }  // namespace arcgrad::trellis::dense

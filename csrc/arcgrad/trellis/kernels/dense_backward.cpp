@@ -1,6 +1,6 @@
 // The backward pass of the `dense` kernel: posteriors of emissions and arcs. The posteriors of arcs
-// between emitting states are one matrix per frame, v'^T f; their sum over frames is a product of
-// two tall matrices, which is computed for up to kOuterRows rows at a time.
+// between emitting states are a matrix v'^T f per frame. Their sum over frames is a product of two
+// tall matrices, computed for up to kOuterRows rows at a time.
 
 #include <cmath>
 #include <numbers>
@@ -50,9 +50,9 @@ void DenseRecursion<T>::backward(std::span<const double> deltas,
   const auto product = AlignedBuffer<T>(width_);
   const int32_t last = frames(active[0]);
   const size_t parts = num_parts(most * trellis_graph_.num_emitting * width_);
-  // v of the frame before and f, of as many frames as fill a block.
-  AlignedBuffer<T> block_v, block_f;
-  std::vector<AlignedBuffer<T>> scratch(sums ? parts : 0);
+  // v of the previous frame and f, for as many frames as fit a block.
+  Block<T> block_v, block_f;
+  std::vector<Block<T>> scratch(sums ? parts : 0);
   int64_t filled = 0;
   bool is_block_full = false;
   if (sums) {
@@ -71,9 +71,9 @@ void DenseRecursion<T>::backward(std::span<const double> deltas,
                   scratch[part].get(), sums->is_empty, sums->between.get() + begin * width_);
   };
 
-  Segment segment;
+  DenseSegment segment;
   double rest = 0.0;  // for frame_scores(): the logarithm of the scale of b
-  int64_t count = 0;
+  int64_t count = 0;  // of active rows that have the current frame
   const auto count_at = [&](int32_t t) {
     int64_t out = count;
     while (out < most && frames(active[static_cast<size_t>(out)]) >= t) ++out;
@@ -84,7 +84,7 @@ void DenseRecursion<T>::backward(std::span<const double> deltas,
       sums->is_empty = is_block_full = false;
       filled = 0;
     }
-    const Segment* at = &all_;
+    const DenseSegment* at = &all_;
     if (options_.stride > 1) {
       if (t <= segment.first || t > segment.last) fill(segment, t);
       at = &segment;
@@ -151,13 +151,12 @@ void DenseRecursion<T>::add_gradients(std::span<const double> deltas,
                                       std::span<const EmissionsGrad> emissions,
                                       std::span<double> arcs) const {
   if (arcs.empty()) return backward(deltas, emissions, nullptr, nullptr);
-  const TrellisGraph& form = trellis_graph_;
   const Factor& factor = *factor_;
   DenseArcSums sums;
-  sums.first.resize(static_cast<size_t>(form.num_emitting));
-  sums.last.resize(static_cast<size_t>(form.num_emitting));
-  const int64_t size = padded(form.num_emitting, kOuterPad) * width_;
-  sums.between = AlignedBuffer<double>(size);
+  sums.first.resize(static_cast<size_t>(trellis_graph_.num_emitting));
+  sums.last.resize(static_cast<size_t>(trellis_graph_.num_emitting));
+  const int64_t size = padded(trellis_graph_.num_emitting, kOuterPad) * width_;
+  sums.between = Block<double>(size);
   double largest = 0.0;
   for (size_t i = 0; i < examples_.size(); ++i) {
     if (failed_[i] || scores_[i] == -kInf) continue;
@@ -171,10 +170,10 @@ void DenseRecursion<T>::add_gradients(std::span<const double> deltas,
   auto add_to = [&](int32_t arc, double value) {
     if (arc >= 0) arcs[static_cast<size_t>(arc)] += value;
   };
-  for (int32_t v = 0; v < form.num_values; ++v) {
+  for (int32_t v = 0; v < trellis_graph_.num_values; ++v) {
     if (factor.begin[v].is_zero()) continue;
-    for (int32_t k = form.out.offset[v]; k < form.middle[v]; ++k) {
-      const int32_t to = form.out.index[k], arc = form.out.arc[k];
+    for (int32_t k = trellis_graph_.out.offset[v]; k < trellis_graph_.middle[v]; ++k) {
+      const int32_t to = trellis_graph_.out.index[k], arc = trellis_graph_.out.arc[k];
       add_to(arc, sums.first[static_cast<size_t>(to)] *
                       ratio(times(factor.begin[v], weight_of(factor, arc)),
                             shared_.first[static_cast<size_t>(to)]));
@@ -187,26 +186,26 @@ void DenseRecursion<T>::add_gradients(std::span<const double> deltas,
                                         pow2(factor.exponent[arc] - packed_.exponent);
     };
     if (const int32_t arc = shared_.first_arc[v]; arc >= 0)
-      for (int32_t d = 0; d < form.num_emitting; ++d) add_between(arc + d, d);
+      for (int32_t d = 0; d < trellis_graph_.num_emitting; ++d) add_between(arc + d, d);
     else
-      for (int32_t k = form.out.offset[v]; k < form.middle[v]; ++k)
-        add_between(form.out.arc[k], form.out.index[k]);
+      for (int32_t k = trellis_graph_.out.offset[v]; k < trellis_graph_.middle[v]; ++k)
+        add_between(trellis_graph_.out.arc[k], trellis_graph_.out.index[k]);
   };
   if (!sums.is_empty) {
-    const size_t parts = num_parts(form.num_emitting * width_);
+    const size_t parts = num_parts(trellis_graph_.num_emitting * width_);
     parallel_for(parts, [&](size_t part) {
-      const int64_t end = begin_of(part + 1, parts, form.num_emitting, 1);
-      for (int64_t v = begin_of(part, parts, form.num_emitting, 1); v < end; ++v)
+      const int64_t end = begin_of(part + 1, parts, trellis_graph_.num_emitting, 1);
+      for (int64_t v = begin_of(part, parts, trellis_graph_.num_emitting, 1); v < end; ++v)
         add_row(static_cast<int32_t>(v));
     });
   }
-  // After the last frame, the posterior of a state splits into that of ending there and those of
-  // its epsilon arcs. Non-emitting states are in topological order.
+  // After the last frame, a path ends in its state or takes one of its epsilon arcs, in proportion
+  // to their scores. Non-emitting states are in topological order.
   std::vector<double> last = std::move(sums.last);
-  last.resize(static_cast<size_t>(form.num_values), 0.0);
-  for (int32_t v = 0; v < form.num_values; ++v)
-    for (int32_t k = form.middle[v]; k < form.out.offset[v + 1]; ++k) {
-      const int32_t to = form.out.index[k], arc = form.out.arc[k];
+  last.resize(static_cast<size_t>(trellis_graph_.num_values), 0.0);
+  for (int32_t v = 0; v < trellis_graph_.num_values; ++v)
+    for (int32_t k = trellis_graph_.middle[v]; k < trellis_graph_.out.offset[v + 1]; ++k) {
+      const int32_t to = trellis_graph_.out.index[k], arc = trellis_graph_.out.arc[k];
       const Scaled onwards = times(weight_of(factor, arc), factor.end[to]);
       const double posterior = last[static_cast<size_t>(v)] * ratio(onwards, factor.end[v]);
       last[static_cast<size_t>(to)] += posterior;

@@ -17,8 +17,8 @@
 // Emissions that forbid a label, such as -1e9, would always be too small in the second case. They
 // are treated as 0, and the score must then be so high that no path through them can matter.
 //
-// The forward pass checks all of this. An example outside these limits is computed in double, and
-// if double fails too, by another kernel.
+// The forward pass checks all of this. An example outside the limits of float is computed in
+// double; outside the limits of double, another kernel computes the chunk.
 
 #include <cmath>
 #include <functional>
@@ -30,7 +30,7 @@
 namespace arcgrad::trellis::dense {
 namespace {
 
-/// Copies the emissions of one frame to the states that read them; pads `out` with -inf.
+/// Reads the emission of each state in one frame; pads `out` with -inf.
 template <class T>
 void read_frame(const Emissions& emissions, int64_t frame, const DenseFactor& shared, int64_t width,
                 T* out) {
@@ -65,7 +65,7 @@ template <class T>
 DenseRecursion<T>::DenseRecursion(std::shared_ptr<const Factor> factor, DenseFactor& shared,
                                   std::vector<Emissions> examples, const RunOptions& options)
     : factor_(std::move(factor)),
-      trellis_graph_(*factor_->form),
+      trellis_graph_(*factor_->trellis_graph),
       shared_(shared),
       packed_(shared.packed<T>(*factor_)),
       options_(options),
@@ -83,7 +83,7 @@ DenseRecursion<T>::DenseRecursion(std::shared_ptr<const Factor> factor, DenseFac
   offset_.assign(rows_.size(), 0);
   for (size_t t = 2; t < rows_.size(); ++t) offset_[t] = offset_[t - 1] + rows_[t - 1];
   width_ = padded(trellis_graph_.num_emitting, kDensePad);
-  // Rows a multiple of 4096 bytes apart would map to the same cache sets.
+  // Rows that are a multiple of 4096 bytes apart would map to the same cache sets.
   stride_ = width_ >= 512 && width_ / kDensePad % 2 == 0 ? width_ + kDensePad : width_;
   for (size_t i = 0; i < examples_.size(); ++i)
     if (examples_[i].frames == 0) scores_[i] = log(shared_.empty);
@@ -94,7 +94,7 @@ DenseRecursion<T>::DenseRecursion(std::shared_ptr<const Factor> factor, DenseFac
     failed_.assign(examples_.size(), true);
 }
 
-/// Multiplies some rows by a matrix, or computes one of several parts of the columns.
+/// Multiplies some rows by a matrix; computes one of several parts of the columns.
 template <class T>
 void DenseRecursion<T>::multiply(int64_t rows, const T* from, const AlignedBuffer<T>& panels, T* to,
                                  size_t part, size_t parts) const {
@@ -119,8 +119,8 @@ void DenseRecursion<T>::finish(int32_t t, T* after, T* e, Scratch& scratch, Reco
     const double lowest = lowest_emission(example.frames);
     const bool is_strict = !packed_.is_full || (t == example.frames && !packed_.has_full_end);
     if (t == 1) {
-      // In logarithms and double: the largest start scores and the largest emissions may be those
-      // of different states.
+      // In logarithms and double, because the states with the largest start scores may have very
+      // small emissions.
       double* x = scratch.wide.get();
       double* y = x + width_;
       read_frame(example, 0, shared_, width_, x);
@@ -216,7 +216,7 @@ void DenseRecursion<T>::forward() {
       });
 }
 
-/// b = the scores from states to the end, divided by 2^exponent, so that the largest of those where
+/// Sets b to the scores of ending a path in each state, divided by 2^exponent. The largest b where
 /// v is not 0 is about 1.
 template <class T>
 void DenseRecursion<T>::end_scores(const T* v, T* b, double& exponent) const {
@@ -232,9 +232,9 @@ void DenseRecursion<T>::end_scores(const T* v, T* b, double& exponent) const {
   }
 }
 
-/// Recomputes the segment that has frame t.
+/// Recomputes the segment that contains frame t.
 template <class T>
-void DenseRecursion<T>::fill(Segment& segment, int32_t t) const {
+void DenseRecursion<T>::fill(DenseSegment& segment, int32_t t) const {
   const int32_t stride = options_.stride, first = (t - 1) / stride * stride;
   segment.first = first;
   segment.last = std::min(first + stride, most_frames_);
@@ -260,7 +260,7 @@ void DenseRecursion<T>::fill(Segment& segment, int32_t t) const {
   template void DenseRecursion<T>::multiply(int64_t, const T*, const AlignedBuffer<T>&, T*, \
                                             size_t, size_t) const;                          \
   template void DenseRecursion<T>::end_scores(const T*, T*, double&) const;                 \
-  template void DenseRecursion<T>::fill(Segment&, int32_t) const;
+  template void DenseRecursion<T>::fill(DenseSegment&, int32_t) const;
 ARCGRAD_INSTANTIATE(float)
 ARCGRAD_INSTANTIATE(double)
 #undef ARCGRAD_INSTANTIATE

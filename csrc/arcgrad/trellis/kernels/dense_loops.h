@@ -2,7 +2,7 @@
 
 // The loops of the `dense` kernel: blocked matrix products (Goto and van de Geijn 2008) and the
 // passes over one row of states. dense.cpp explains the algorithm. Over 500 lines because all loops
-// share the tiles and the range of numbers.
+// use the same tiles and number ranges.
 
 #include <cstdint>
 
@@ -21,17 +21,16 @@ inline constexpr int64_t kOuterRows = 256;
 inline constexpr int64_t kOuterPad = 6;
 
 /// The range of numbers in the recursion of the dense kernel, as binary exponents. The largest
-/// number of each row is about 1. dense_forward.cpp proves that these limits
-/// suffice.
+/// number of each row is about 1. dense_forward.cpp proves that these limits suffice.
 template <class T>
 struct DenseRange;
 template <>
 struct DenseRange<float> {
   static constexpr int kFull = 30;      // span of the weights of a matrix without zeros
-  static constexpr int kSparse = 50;    // span of the other weights of a matrix with zeros
-  static constexpr int kSmallest = 50;  // and then of the forward scores
-  static constexpr int kFlush = 90;     // forward scores below are set to 0
-  static constexpr int kFloor = 126;    // emissions are at least this, unless -inf
+  static constexpr int kSparse = 50;    // span of the nonzero weights of a matrix with zeros
+  static constexpr int kSmallest = 50;  // span of the nonzero forward scores in that case
+  static constexpr int kFlush = 90;     // forward scores below 2^-kFlush are set to 0
+  static constexpr int kFloor = 126;    // exponentials of finite emissions are at least 2^-kFloor
 };
 template <>
 struct DenseRange<double> {
@@ -45,31 +44,33 @@ struct DenseRange<double> {
 /// The loops of the dense kernel. `n` is the padded length of a row.
 template <class T>
 struct DenseTable {
-  /// Extends the range of exponents by those of the numbers above 0, and counts these.
+  /// Extends the range [lowest, highest] by the exponents of the numbers above 0; returns how many
+  /// numbers are above 0.
   int64_t (*find_range)(const double* mantissa, const double* exponent, int64_t count,
                         double* highest, double* lowest);
-  /// to = mantissa * 2^(exponent - base), for exponents up to `base`.
+  /// to = mantissa * 2^(exponent - base), for exponents of at most `base`.
   void (*join)(const double* mantissa, const double* exponent, int64_t count, double base, T* to);
-  /// e = exp(x - peak) with the peak the largest of x, but 0 if x - peak < lowest; `dropped` is set
-  /// if that happens to a finite x. False if x has a NaN or +inf.
+  /// e = exp(x - peak), where the peak is the largest of x, but 0 if x - peak < lowest. Sets
+  /// `dropped` if such an x is finite. Returns false if an x is NaN or +inf.
   bool (*exponentials)(const T* x, int64_t n, T lowest, T* e, T* peak, bool* dropped);
-  /// out = a * matrix for a few rows `stride` apart; the matrix has `inner` rows. Each number of
-  /// `out` is found by the same operations for any number of rows.
+  /// out = a * matrix for a few rows `stride` apart; the matrix has `inner` rows. A row of `out`
+  /// does not depend, to the last bit, on the number of rows.
   void (*multiply)(int64_t rows, const T* a, int64_t stride, int64_t inner, const T* panels,
                    int64_t num_panels, T* out);
-  /// The same with sums for products, and largest numbers for sums.
+  /// The same in the tropical semiring: max for sums, and sums for products.
   void (*multiply_max)(int64_t rows, const T* a, int64_t stride, int64_t inner, const T* panels,
                        int64_t num_panels, T* out);
-  /// v = u * e * 2^shift, such that the largest is in [1, 2). False if a number is too small.
+  /// v = u * e * 2^shift, such that the largest is in [1, 2). Returns false if a nonzero u * e is
+  /// below 2^-kSmallest.
   bool (*rescale)(const T* u, const T* e, int64_t n, T* v, int32_t* shift);
-  /// Sets b to 0 where v is 0; the sum of v * b.
+  /// Sets b to 0 where v is 0; returns the sum of v * b.
   double (*overlap)(const T* v, int64_t n, T* b);
   /// out = a * b * scale.
   void (*product)(const T* a, const T* b, int64_t n, T scale, T* out);
-  /// to += a * b * scale for the first `count`, which need not be padded.
+  /// to += a * b * scale for the first `count` numbers, not rounded up.
   void (*add_product)(const T* a, const T* b, int64_t count, T scale, T* to);
-  /// sums[i][j] += the sum of v[k][i] * f[k][j] over k < rows, or = if it is the first. `scratch`
-  /// has room for as many numbers as v and a panel of f.
+  /// sums[i][j] += the sum of v[k][i] * f[k][j] over k < rows; assigns if `is_first`. `scratch` has
+  /// room for as many numbers as v and a panel of f.
   void (*outer)(int64_t rows, const T* v, const T* f, int64_t stride, int64_t count, int64_t n,
                 T* scratch, bool is_first, double* sums);
 };
@@ -242,7 +243,7 @@ bool exponentials(const T* __restrict x, int64_t n, T lowest, T* __restrict e, T
   return true;
 }
 
-/// The operations of a matrix product, and of one in the tropical semiring.
+/// The operations of a matrix product in the real and in the tropical semiring.
 struct SumOfProducts {
   template <class T>
   static constexpr T kNone = 0;
@@ -268,8 +269,8 @@ struct LargestSum {
   }
 };
 
-/// The products of `rows` rows of a with `Panels` panels of b, `inner` long, added up from nothing:
-/// a(k, i) is at a[k * ak + i * ai], row k of a panel at b[k * bk].
+/// Sets `sum` to the products of `Rows` rows of a with `Panels` panels of b, over `inner` indices
+/// k: a(k, i) is at a[k * ak + i * ai], row k of a panel at b[k * bk].
 template <class Op, class T, int Rows, int Panels>
 ARCGRAD_INLINE void tile(int64_t inner, const T* __restrict a, int64_t ak, int64_t ai,
                          const T* __restrict b, int64_t bk, int64_t panel,
@@ -296,7 +297,8 @@ ARCGRAD_INLINE void tile(int64_t inner, const T* __restrict a, int64_t ak, int64
   }
 }
 
-/// The product of some rows with some panels, for a block of the inner index.
+/// tile() for a block of the inner index; assigns to `out` for the first block, adds for the
+/// others.
 template <class Op, class T, int Rows, int Panels>
 void multiply_block(int64_t inner, const T* a, int64_t stride, const T* b, int64_t panel,
                     bool is_first, T* __restrict out) {

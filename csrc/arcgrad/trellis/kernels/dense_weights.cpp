@@ -11,9 +11,9 @@ namespace arcgrad::trellis::dense {
 template <class T>
 PackedWeights<T>::PackedWeights(const Factor& factor, const std::vector<int32_t>& first_arc) {
   using Range = DenseRange<T>;
-  const TrellisGraph& form = *factor.form;
-  const int64_t count = form.num_emitting, width = padded(count, kDensePad);
-  const Rows& out = form.out;
+  const TrellisGraph& trellis_graph = *factor.trellis_graph;
+  const int64_t count = trellis_graph.num_emitting, width = padded(count, kDensePad);
+  const Rows& out = trellis_graph.out;
   const DenseTable<T>& loops = dense_loops<T>();
   const double *mantissas = factor.mantissa.data(), *exponents = factor.exponent.data();
   double highest = -kInf, lowest = kInf;
@@ -21,11 +21,11 @@ PackedWeights<T>::PackedWeights(const Factor& factor, const std::vector<int32_t>
   const auto add = [&](int32_t arc, int64_t arcs) {
     alive += loops.find_range(mantissas + arc, exponents + arc, arcs, &highest, &lowest);
   };
-  for (int32_t s = 0; s < form.num_emitting; ++s)
+  for (int32_t s = 0; s < trellis_graph.num_emitting; ++s)
     if (first_arc[s] >= 0)
       add(first_arc[s], count);
     else
-      for (int32_t k = out.offset[s]; k < form.middle[s]; ++k) add(out.arc[k], 1);
+      for (int32_t k = out.offset[s]; k < trellis_graph.middle[s]; ++k) add(out.arc[k], 1);
   if (alive > 0) {
     exponent = highest;
     is_full = alive == count * count && highest - lowest <= Range::kFull;
@@ -53,7 +53,7 @@ PackedWeights<T>::PackedWeights(const Factor& factor, const std::vector<int32_t>
       if (first_arc[s] >= 0)
         put(first_arc[s], count, row);
       else
-        for (int32_t k = out.offset[s]; k < form.middle[s]; ++k)
+        for (int32_t k = out.offset[s]; k < trellis_graph.middle[s]; ++k)
           put(out.arc[k], 1, row + out.index[k]);
       for (int64_t d = 0; d < width; d += kPanel<T>)
         std::copy_n(row + d, kPanel<T>, forward.get() + d * count + s * kPanel<T>);
@@ -72,37 +72,38 @@ PackedWeights<T>::PackedWeights(const Factor& factor, const std::vector<int32_t>
 }
 
 DenseFactor::DenseFactor(const Factor& from) {
-  const TrellisGraph& form = *from.form;
-  const auto count = static_cast<size_t>(form.num_emitting);
+  const TrellisGraph& trellis_graph = *from.trellis_graph;
+  const auto count = static_cast<size_t>(trellis_graph.num_emitting);
   label.resize(count);
   for (size_t p = 0; p < count; ++p) {
-    label[p] = form.labels[form.slot[p]];
+    label[p] = trellis_graph.labels[trellis_graph.slot[p]];
     is_consecutive &= label[p] == label[0] + static_cast<int32_t>(p);
   }
   first_arc.assign(count, -1);
-  for (int32_t v = 0; v < form.num_emitting; ++v) {
-    const int32_t begin = form.out.offset[v];
-    if (form.middle[v] - begin != form.num_emitting) continue;
-    const int32_t* const index = form.out.index.data() + begin;
-    const int32_t* const arc = form.out.arc.data() + begin;
+  for (int32_t v = 0; v < trellis_graph.num_emitting; ++v) {
+    const int32_t begin = trellis_graph.out.offset[v];
+    if (trellis_graph.middle[v] - begin != trellis_graph.num_emitting) continue;
+    const int32_t* const index = trellis_graph.out.index.data() + begin;
+    const int32_t* const arc = trellis_graph.out.arc.data() + begin;
     int32_t other = 0;
-    for (int32_t d = 0; d < form.num_emitting; ++d) other |= (index[d] ^ d) | (arc[d] - d - arc[0]);
+    for (int32_t d = 0; d < trellis_graph.num_emitting; ++d)
+      other |= (index[d] ^ d) | (arc[d] - d - arc[0]);
     if (other == 0) first_arc[v] = arc[0];
   }
   std::vector<ScaledSum> sums(count);
-  for (int32_t v = 0; v < form.num_values; ++v) {
+  for (int32_t v = 0; v < trellis_graph.num_values; ++v) {
     if (from.begin[v].is_zero()) continue;
-    for (int32_t k = form.out.offset[v]; k < form.out.offset[v + 1]; ++k) {
-      if (form.out.index[k] >= form.num_emitting) continue;
-      const Scaled term = times(from.begin[v], weight_of(from, form.out.arc[k]));
-      sums[form.out.index[k]].add(term.mantissa, term.exponent);
+    for (int32_t k = trellis_graph.out.offset[v]; k < trellis_graph.out.offset[v + 1]; ++k) {
+      if (trellis_graph.out.index[k] >= trellis_graph.num_emitting) continue;
+      const Scaled term = times(from.begin[v], weight_of(from, trellis_graph.out.arc[k]));
+      sums[trellis_graph.out.index[k]].add(term.mantissa, term.exponent);
     }
   }
   for (const ScaledSum& sum : sums) first.push_back(sum.get());
-  log_first.assign(static_cast<size_t>(padded(form.num_emitting, kDensePad)), -kInf);
+  log_first.assign(static_cast<size_t>(padded(trellis_graph.num_emitting, kDensePad)), -kInf);
   for (size_t p = 0; p < count; ++p) log_first[p] = log(first[p]);
   ScaledSum sum;
-  for (int32_t v : form.accept) sum.add(from.begin[v].mantissa, from.begin[v].exponent);
+  for (int32_t v : trellis_graph.accept) sum.add(from.begin[v].mantissa, from.begin[v].exponent);
   empty = sum.get();
 }
 

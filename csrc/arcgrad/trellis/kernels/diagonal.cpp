@@ -1,17 +1,16 @@
 // The `diagonal` kernel: the forward-backward algorithm (Rabiner 1989) for banded graphs, such as
-// the alignments of a target in CTC (Graves et al. 2006): emitting states in a row, with all arcs
-// from state p - d to state p for one of at most 6 offsets d. With e the emissions of a frame:
+// the alignments of a target in CTC (Graves et al. 2006): every arc between emitting states leads
+// from a state p - d to a state p, for one of at most 6 offsets d. With e the emissions of a frame:
 //
 //     forward:   v[p] = e[p] sum_d w_d[p] v'[p - d]                v' is v of the frame before
 //     backward:  b'[p] = sum_d w_d[p + d] e[p + d] b[p + d],  posterior of p: v[p] b[p] / total
 //
-// So a frame is a stencil over a row, and the loops vectorize over states: all states of a vector
-// read contiguous memory. A missing arc has weight zero. Invariant: each score is a mantissa in
-// [1, 2) and an exponent (see isa/simd.h) relative to a base per frame, so scores never underflow.
-// Only states within reach of a start and an accept state after a frame are computed. Cost: one
-// multiplication per frame, state and offset; memory for all scores, or for every stride-th frame,
-// and then the frames in between are computed again. Non-emitting states take part before the first
-// and after the last frame only.
+// Each frame is a stencil, so the loops vectorize over states and read contiguous memory. A missing
+// arc has weight zero. Invariant: each score is a mantissa in [1, 2) and an exponent (isa/simd.h)
+// relative to a base per frame, so scores never underflow. Only states that a start reaches, and
+// that reach an accept state, are computed. Cost: one multiplication per frame, state and offset;
+// memory for all scores, or for every stride-th frame, and then the others are computed again.
+// Non-emitting states matter only before the first and after the last frame.
 // Files: diagonal_forward.cpp, diagonal_backward.cpp, and the loops in diagonal_loops.h.
 
 #include "arcgrad/trellis/kernels/diagonal.h"
@@ -26,7 +25,7 @@ template <class T>
 DiagonalRun<T>::DiagonalRun(std::shared_ptr<const Factor> factor, const Emissions& example,
                             const RunOptions& options)
     : factor_(std::move(factor)),
-      trellis_graph_(*factor_->form),
+      trellis_graph_(*factor_->trellis_graph),
       emissions_(example),
       op_(options.op),
       frames_(example.frames),
@@ -62,7 +61,7 @@ void DiagonalRun<T>::set_up() {
   std::pmr::vector<int32_t> diagonal(static_cast<size_t>(high_offset_ - low_offset_) + 1, &pool_);
   for (int32_t k = 0; k < count; ++k) {
     const bool is_used = k < static_cast<int32_t>(trellis_graph_.offsets.size());
-    diagonals_.offset[k] = trellis_graph_.offsets[is_used ? k : 0];  // the others have no arcs
+    diagonals_.offset[k] = trellis_graph_.offsets[is_used ? k : 0];  // unused ones have no arcs
     if (is_used) diagonal[trellis_graph_.offsets[k] - low_offset_] = k;
     diagonals_.exponent[k] = weight_exponent_.get() + k * size + pad;
     diagonals_.mantissa[k] = is_weighted_ ? weight_mantissa_.get() + k * size + pad : nullptr;

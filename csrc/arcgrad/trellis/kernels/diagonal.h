@@ -16,7 +16,7 @@
 
 namespace arcgrad::trellis::diagonal {
 
-/// The exponents of a row are brought relative to their largest after this many frames.
+/// After this many frames, the largest exponent of a row is subtracted from all of its exponents.
 inline constexpr int32_t kBaseFrames = 64;
 
 /// `n` rounded up to a multiple of kStateBlock.
@@ -64,7 +64,7 @@ struct StateRange {
 
 /// Sets the scores of the states [low, high) to zero.
 template <class T>
-void kill(StateRow<T> row, int32_t low, int32_t high) {
+void set_zero(StateRow<T> row, int32_t low, int32_t high) {
   for (int32_t p = low; p < high; ++p) {
     row.mantissa[p] = T(0);
     row.exponent[p] = kDead;
@@ -102,7 +102,7 @@ class DiagonalRun final : public Run {
 
   /// Arranges the graph for the loops.
   void set_up();
-  /// Sets `ranges_`. Returns false if one is empty: then no path fits the number of frames.
+  /// Sets `ranges_`. Returns false if one is empty: then no path has this number of frames.
   bool find_ranges();
   StateRange range(int32_t t) const { return ranges_[static_cast<size_t>(t) - 1]; }
 
@@ -131,24 +131,24 @@ class DiagonalRun final : public Run {
 
   /// Forward scores and emissions of consecutive frames that the backward pass recomputes. Unused
   /// if all frames were kept.
-  struct Segment {
+  struct DiagonalSegment {
     RowStore<T> rows;
     AlignedBuffer<Split<T>> emissions;
     AlignedBuffer<T> buffer;
     int32_t first = 0;  // the first frame of the segment
   };
 
-  Row row(const Segment& segment, int32_t t) const {
+  Row row(const DiagonalSegment& segment, int32_t t) const {
     if (stride_ == 1) return rows_.row(t - 1);
     return t < segment.first ? rows_.row(t / stride_ - 1) : segment.rows.row(t - segment.first);
   }
-  const Split<T>* emissions(const Segment& segment, int32_t t) const {
+  const Split<T>* emissions(const DiagonalSegment& segment, int32_t t) const {
     return stride_ == 1 ? split_.get() + (t - 1) * padded_slots_
                         : segment.emissions.get() + (t - segment.first) * padded_slots_;
   }
 
-  /// The exponent of the total score relative to some bases: posteriors are divided by it. It is
-  /// bounded from below, so that the exponents of zero scores stay far below those of others.
+  /// The exponent of the total score relative to some bases. Posteriors are divided by 2 to this
+  /// power. It is bounded from below, so that scores of zero still have the lowest exponents.
   Int scale(int64_t bases) const {
     constexpr double kLowest = kDead / 2 + (1 << 24), kHighest = 1 << 30;
     return static_cast<Int>(
@@ -162,10 +162,10 @@ class DiagonalRun final : public Run {
   }
 
   struct BandedArcSums;
-  void recompute(Segment& segment, int32_t t) const;
+  void recompute(DiagonalSegment& segment, int32_t t) const;
   void run_backward(double delta, const EmissionsGrad& wanted, std::span<double> arcs,
                     double* frame_scores) const;
-  std::vector<Scaled> values_at_end(Row row) const;
+  std::vector<Scaled> scores_at_end(Row row) const;
   void add_end_arcs(const std::vector<Scaled>& value, const Scaled& sum, double delta,
                     std::span<double> arcs) const;
   void add_first_arcs(Row now, int64_t end_base, const Scaled& sum, double delta,
@@ -187,7 +187,7 @@ class DiagonalRun final : public Run {
   int32_t num_single_ = 0;                        // slots of one state
   int32_t num_slots_ = 0, live_slots_ = 0;        // live: the label is a column of the emissions
   int64_t padded_states_ = 0, padded_slots_ = 0;  // rounded up
-  int32_t kind_ = 0;
+  int32_t kind_ = 0;  // index into PerDiagonals: loops for 2, 3 or 6 diagonals
   bool is_weighted_ = false;
   Diagonals<T> diagonals_{};
   AlignedBuffer<Int> weight_exponent_;
@@ -195,10 +195,10 @@ class DiagonalRun final : public Run {
   AlignedBuffer<int32_t> slot_;
   std::pmr::vector<int64_t> index_{&pool_};
   std::pmr::vector<int32_t> slot_offset_{&pool_}, slot_state_{&pool_}, slot_label_{&pool_};
-  /// The states that may be entered in the first frame, and those that may end a path after the
-  /// last. `entering_` has the scores of entering the former.
+  /// The states that a path may enter in the first frame, and those in which it may end after the
+  /// last. `entering_` has the score of entering each of the former.
   StateRange first_{}, last_{};
-  /// The states within reach of a start and of an accept node after each frame.
+  /// After each frame, the states that a start reaches and that reach an accept node.
   std::pmr::vector<StateRange> ranges_{&pool_};
   std::pmr::vector<Scaled> entering_{&pool_};
 

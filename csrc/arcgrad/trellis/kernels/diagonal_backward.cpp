@@ -7,11 +7,12 @@
 namespace arcgrad::trellis::diagonal {
 namespace {
 
-/// The frames over which arc gradients are summed in T.
+/// The number of frames over which arc gradients are summed in T.
 constexpr int32_t kSumFrames = 32;
-/// Uninitialized gradient rows are set together up to this many entries.
+/// Uninitialized gradient rows are cleared in blocks of up to this many entries.
 constexpr int64_t kEntriesAtOnce = 2048;
-/// From this many entries on, streaming stores pay although rows share cache lines at their ends.
+/// The least row length for streaming stores: at both ends of a row, a cache line is written only
+/// in part.
 constexpr int32_t kLongRow = 256;
 
 }  // namespace
@@ -67,9 +68,9 @@ std::vector<double> DiagonalRun<T>::frame_scores(size_t) const {
   return out;
 }
 
-/// The scores of all values after the last frame, from those of the emitting states.
+/// The forward scores of all states after the last frame, from those of the emitting states.
 template <class T>
-std::vector<Scaled> DiagonalRun<T>::values_at_end(Row last) const {
+std::vector<Scaled> DiagonalRun<T>::scores_at_end(Row last) const {
   const StateRange w = range(frames_);
   std::vector<Scaled> value(static_cast<size_t>(trellis_graph_.num_values));
   for (int32_t p = w.low; p < std::min(w.high, num_states_); ++p)
@@ -90,8 +91,8 @@ void DiagonalRun<T>::run_backward(double delta, const EmissionsGrad& wanted, std
                                   double* frame_scores) const {
   const int64_t after = std::max(high_offset_, 0), before = std::max(-low_offset_, 0);
   const RowStore<T> two(2, before, padded_states_, after);
-  const AlignedBuffer<T> posterior(padded_states_, T(0));
-  Segment segment;
+  const Block<T> posterior(padded_states_, T(0));
+  DiagonalSegment segment;
   if (stride_ > 1) {
     const int64_t count = std::min(stride_, frames_);
     segment.rows = make_rows(count);
@@ -104,7 +105,7 @@ void DiagonalRun<T>::run_backward(double delta, const EmissionsGrad& wanted, std
   const SlotStates slots{live_slots_, num_single_, slot_offset_.data(), slot_state_.data(),
                          slot_label_.data()};
 
-  // The scores of ending a path take the row of frame T + 1.
+  // The scores of ending a path are the row of frame T + 1.
   Row now = two.row((frames_ + 1) % 2);
   int64_t end_base = 0;
   {
@@ -112,7 +113,7 @@ void DiagonalRun<T>::run_backward(double delta, const EmissionsGrad& wanted, std
     for (int32_t p = last_.low; p < last_.high; ++p) top = std::max(top, factor_->end[p].exponent);
     end_base = static_cast<int64_t>(top);
     const StateRange w = range(frames_);
-    kill(now, w.low, w.high);
+    set_zero(now, w.low, w.high);
     for (int32_t p = std::max(w.low, last_.low); p < std::min(w.high, last_.high); ++p)
       set(now, p, factor_->end[p], end_base);
   }
@@ -161,7 +162,7 @@ void DiagonalRun<T>::run_backward(double delta, const EmissionsGrad& wanted, std
         stream(rows.data, wanted.row<G>(t - 1), static_cast<size_t>(wanted.labels) * sizeof(G));
       });
     if (t == frames_ && !arcs.empty())
-      add_end_arcs(values_at_end(row(segment, t)), {sum, total_.exponent}, delta, arcs);
+      add_end_arcs(scores_at_end(row(segment, t)), {sum, total_.exponent}, delta, arcs);
     if (t % kBaseFrames == 0) end_base += loops_.rebase(now, w.low, w.high);
     if (!arcs.empty() && inverse_sum > 0.0) {
       if (t == 1) {
@@ -175,8 +176,8 @@ void DiagonalRun<T>::run_backward(double delta, const EmissionsGrad& wanted, std
     }
     if (t > 1) {
       const StateRange previous = range(t - 1);
-      kill(now, std::min(previous.low + low_offset_, w.low), w.low);
-      kill(now, w.high, std::max(previous.high + high_offset_, w.high));
+      set_zero(now, std::min(previous.low + low_offset_, w.low), w.low);
+      set_zero(now, w.high, std::max(previous.high + high_offset_, w.high));
       // Posteriors are 0 outside the range.
       std::fill(posterior.get() + w.low, posterior.get() + std::max(previous.low, w.low), T(0));
       std::fill(posterior.get() + std::min(previous.high, w.high), posterior.get() + w.high, T(0));

@@ -53,7 +53,7 @@ void DiagonalRun<T>::split(int32_t t, int32_t count, T* buffer, Split<T>* out) c
 template <class T>
 int64_t DiagonalRun<T>::enter(const Split<T>* emissions, Row now) const {
   const StateRange w = range(1);
-  kill(now, w.low, w.high);
+  set_zero(now, w.low, w.high);
   // A state outside the range leads to no accept node.
   const StateRange entered{std::max(w.low, first_.low), std::min(w.high, first_.high)};
   double top = -std::numeric_limits<double>::infinity();
@@ -83,8 +83,8 @@ void DiagonalRun<T>::advance(int32_t t, Row before, const Split<T>* emissions, R
   if (t < frames_) {
     // The next frame also reads states outside the range of this one.
     const StateRange next = range(t + 1);
-    kill(now, std::min(next.low - high_offset_, w.low), w.low);
-    kill(now, w.high, std::max(next.high - low_offset_, w.high));
+    set_zero(now, std::min(next.low - high_offset_, w.low), w.low);
+    set_zero(now, w.high, std::max(next.high - low_offset_, w.high));
   }
 }
 
@@ -147,7 +147,7 @@ void DiagonalRun<T>::copy(Row now, int32_t t) const {
 
 /// Recomputes the segment that ends with frame t.
 template <class T>
-void DiagonalRun<T>::recompute(Segment& segment, int32_t t) const {
+void DiagonalRun<T>::recompute(DiagonalSegment& segment, int32_t t) const {
   segment.first = (t - 1) / stride_ * stride_ + 1;
   split(segment.first, t - segment.first + 1, segment.buffer.get(), segment.emissions.get());
   int64_t unused = 0;  // the bases are known
@@ -158,7 +158,7 @@ void DiagonalRun<T>::recompute(Segment& segment, int32_t t) const {
 
 #define ARCGRAD_INSTANTIATE(T)                          \
   template void DiagonalRun<T>::run_forward(bool keep); \
-  template void DiagonalRun<T>::recompute(Segment& segment, int32_t t) const;
+  template void DiagonalRun<T>::recompute(DiagonalSegment& segment, int32_t t) const;
 ARCGRAD_INSTANTIATE(float)
 ARCGRAD_INSTANTIATE(double)
 #undef ARCGRAD_INSTANTIATE

@@ -38,9 +38,8 @@ struct StateRow {
 template <class T>
 struct Diagonals {
   int32_t offset[kMostDiagonals];
-  /// The weights. A missing arc has mantissa 0 and exponent kDead. Without weights there
-  /// are no mantissas, and the exponents are upper bounds: kDead for a missing arc, none
-  /// for the others.
+  /// The weights. A missing arc has mantissa 0 and exponent kDead. For unweighted graphs mantissas
+  /// are null, and exponents are upper bounds: kDead for a missing arc, very large for an arc.
   const T* mantissa[kMostDiagonals];
   const Exponent<T>* exponent[kMostDiagonals];
   /// For each state, which of a frame's emissions it reads.
@@ -53,7 +52,7 @@ struct Diagonals {
 /// mispredictions at the ends of loops over states.
 struct SlotStates {
   int32_t num_slots;
-  int32_t num_single;  // of these, the first, which have one state each
+  int32_t num_single;  // the first of them, which have one state each
   const int32_t* offset;
   const int32_t* state;
   const int32_t* label;
@@ -84,9 +83,9 @@ struct DiagonalTable {
                        int32_t low, int32_t high, Row now);
   PerDiagonals<Forward> forward;
 
-  /// From the scores `next` to the end that start with the next frame to those that start with this
-  /// frame, `now`. Also writes the posteriors of the states after this frame, divided by 2^scale,
-  /// and returns their sum.
+  /// One frame backward. `next` and `now` hold the scores to the end of the paths that begin with
+  /// the next frame and with this frame. Also writes the posteriors of the states after this frame,
+  /// divided by 2^scale, and returns their sum.
   using Backward = double(const Diagonals<T>& diagonals, Row next, Row forward,
                           const Split<T>* emissions, Int scale, int32_t low, int32_t high, Row now,
                           T* posterior);
@@ -137,7 +136,7 @@ inline constexpr int kWidth = kBytes / static_cast<int>(sizeof(T));
 template <class T>
 using Vector = Lanes<T, kWidth<T>>;
 
-/// The emissions of the next states.
+/// The emissions of one vector of states.
 ARCGRAD_INLINE void expand(const Split<float>* emissions, const int32_t* slot,
                            Vector<float>::F& mantissa, Vector<float>::I& exponent) {
   typedef int64_t Pairs __attribute__((vector_size(kBytes)));
@@ -184,7 +183,8 @@ ARCGRAD_INLINE typename L::I relative(typename L::I exponent, typename L::Int sc
   return larger<typename L::I>(exponent - scale, typename L::I{} + kDead);
 }
 
-/// 2^exponent for exponents that are at most about 0 up to rounding, unless the score is zero.
+/// 2^exponent for exponents that are at most about 0, up to rounding. Those of zero scores may be
+/// larger.
 template <class L>
 ARCGRAD_INLINE typename L::F bounded_power(typename L::I exponent) {
   return power<L>(smaller<typename L::I>(exponent, typename L::I{} + 32));
@@ -242,7 +242,7 @@ bool split_frames(const E* from, int64_t row_stride, int32_t frames, const int64
   return !all;
 }
 
-/// Adds the terms of one state per lane, given by their mantissas and exponents.
+/// Adds N terms, each given by its mantissa and exponent; one state per lane.
 template <class L, int N>
 ARCGRAD_INLINE void add_terms(const typename L::F* mantissa, const typename L::I* exponent,
                               typename L::F& sum, typename L::I& top) {
@@ -295,14 +295,15 @@ void forward(const Diagonals<T>& given, StateRow<T> before, const Split<T>* emis
   }
 }
 
-/// Prefetches the memory `count` entries before `at`, which need not exist.
+/// Prefetches the memory `count` entries before `at`, which may be outside the array.
 template <class P>
 ARCGRAD_INLINE void prefetch_before(const P* at, int64_t count) {
   const uintptr_t distance = static_cast<uintptr_t>(count) * sizeof(P);
   __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(at) - distance));
 }
 
-/// The end of backward() for the states from p on, whose scores to the end are `sum` * 2^`top`.
+/// The last part of backward() for the vector of states from p on: writes the posteriors, and the
+/// scores to the end, which are `sum` * 2^`top` times the emission.
 template <class T>
 ARCGRAD_INLINE typename Vector<T>::F finish(typename Vector<T>::F sum, typename Vector<T>::I top,
                                             const Diagonals<T>& diagonals, StateRow<T> forward,

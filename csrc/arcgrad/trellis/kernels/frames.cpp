@@ -1,19 +1,21 @@
+// The `frames` kernel over the frames of a batch, and its rules on the tape. frames.h explains it.
+
 #include "arcgrad/trellis/kernels/frames.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "arcgrad/autograd/arc_map.h"
 #include "arcgrad/core/semiring.h"
 #include "arcgrad/runtime/error.h"
 #include "arcgrad/runtime/parallel.h"
 #include "arcgrad/runtime/thresholds.h"
+#include "arcgrad/trellis/recorded_gradients.h"
 
 namespace arcgrad::trellis {
 namespace {
 
-/// The entries of a frame next to each other, copied to `scratch` if they are not.
+/// The entries of a frame in contiguous memory; copies them to `scratch` if necessary.
 template <class T>
 const T* frame_of(const Emissions& view, int32_t t, std::vector<T>& scratch) {
   const T* const from = static_cast<const T*>(view.data) + t * view.row_stride;
@@ -24,7 +26,7 @@ const T* frame_of(const Emissions& view, int32_t t, std::vector<T>& scratch) {
 }
 
 template <class T>
-const FrameTable<T>& frame_steps() {
+const FrameTable<T>& frame_loops() {
   if constexpr (sizeof(T) == 4)
     return ARCGRAD_LOOPS(frames_f32);
   else
@@ -58,11 +60,11 @@ template <class T>
 void Frames::sum_frames(size_t i) {
   constexpr double kLargeProduct = 1e200;
   const Emissions& view = views_[i];
-  const FrameTable<T>& steps = frame_steps<T>();
+  const FrameTable<T>& loops = frame_loops<T>();
   const T* const data = static_cast<const T*>(view.data);
   std::vector<T> scratch;
   sums_[i].resize(static_cast<size_t>(view.frames));
-  // The logarithm of a product of sums, which is taken before it could overflow.
+  // `product` collects the sums of frames until it gets near the range of double.
   double score = 0.0, product = 1.0;
   T guess = 0;
   for (int32_t t = 0; t < view.frames; ++t) {
@@ -70,7 +72,7 @@ void Frames::sum_frames(size_t i) {
     const T* const frame = frame_of(view, t, scratch);
     const T* const next = data + std::min(t + 1, view.frames - 1) * view.row_stride;
     FrameSum<T> s;
-    steps.sum(frame, view.labels, guess, next, &s);
+    loops.sum(frame, view.labels, guess, next, &s);
     if (s.has_bad) fail_bad(view, t, frame);
     sums_[i][t] = {static_cast<double>(s.scale), static_cast<double>(s.sum)};
     if (!(s.sum > T(0))) {
@@ -106,11 +108,11 @@ template <class T>
 void Frames::spread(size_t i, double delta, const EmissionsGrad& grad, int64_t first,
                     int64_t count) const {
   const Emissions& view = views_[i];
-  const FrameTable<T>& steps = frame_steps<T>();
-  const auto step = grad.is_unset ? steps.set : steps.add;
+  const FrameTable<T>& loops = frame_loops<T>();
+  const auto spread_row = grad.is_unset ? loops.set : loops.add;
   const T* const data = static_cast<const T*>(view.data);
   if (count > 0 && grad.is_unset && view.col_stride == 1 && view.labels <= kShortFrame)
-    return steps.set_rows(data + first * view.row_stride, view.row_stride, view.labels,
+    return loops.set_rows(data + first * view.row_stride, view.row_stride, view.labels,
                           &sums_[i][static_cast<size_t>(first)], delta, grad.row<T>(first),
                           grad.row_stride, count);
   std::vector<T> scratch;
@@ -119,8 +121,8 @@ void Frames::spread(size_t i, double delta, const EmissionsGrad& grad, int64_t f
     const auto [scale, sum] = sums_[i][static_cast<size_t>(t)];
     // Kernels initialize blocks of rows from the last to the first, so prefetch the block before.
     const int64_t next = t + 1 < first + count ? t + 1 : std::max<int64_t>(first - count, 0);
-    step(frame_of(view, static_cast<int32_t>(t), scratch), view.labels, static_cast<T>(scale),
-         static_cast<T>(delta / sum), grad.row<T>(t), data + next * view.row_stride);
+    spread_row(frame_of(view, static_cast<int32_t>(t), scratch), view.labels, static_cast<T>(scale),
+               static_cast<T>(delta / sum), grad.row<T>(t), data + next * view.row_stride);
   }
 }
 
@@ -215,34 +217,24 @@ class FramesGradientRule final : public Rule {
 std::vector<Graph> record_gradients(const char* op, const std::shared_ptr<const Frames>& frames,
                                     std::span<const Graph> deltas,
                                     const std::vector<bool>& wanted) {
-  std::vector<Graph> inputs = frames->emissions(), out(wanted.size(), nullptr), outputs;
-  std::vector<Gradient> grads(wanted.size());
-  std::vector<Gradient*> to(wanted.size());
+  std::vector<Graph> inputs(frames->emissions());
   std::vector<double> scale;
-  std::vector<size_t> examples;
+  std::vector<bool> is_nonzero(wanted);
   for (size_t i = 0; i < wanted.size(); ++i) {
     scale.push_back(deltas[i] ? deltas[i].item() : 0.0);
     inputs.push_back(deltas[i] ? deltas[i] : scalar_graph(0.0, false));
-    if (!wanted[i] || !deltas[i]) continue;
-    grads[i] = Gradient(inputs[i].num_arcs(), inputs[i].dtype());
-    to[i] = &grads[i];
+    if (!deltas[i]) is_nonzero[i] = false;
   }
-  frames->add_gradients(scale, to);
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    if (!to[i]) continue;
-    out[i] = Graph(inputs[i].topology_ptr(), grads[i].sum());
-    outputs.push_back(out[i]);
-    examples.push_back(i);
-  }
-  if (!outputs.empty() && tracks(inputs))
-    record_entry(
-        op, outputs, inputs, 0,
-        std::make_unique<FramesGradientRule>(frames, std::move(scale), std::move(examples)));
-  return out;
+  RecordedGradients grads(frames->emissions(), is_nonzero);
+  frames->add_gradients(scale, grads.destinations());
+  return grads.record(op, inputs, [&](std::vector<size_t> outputs) {
+    return std::make_unique<FramesGradientRule>(frames, std::move(scale), std::move(outputs));
+  });
 }
 
 namespace {
 
+/// Differentiates the scores; its inputs are the emissions.
 class FramesRule final : public Rule {
  public:
   explicit FramesRule(std::shared_ptr<const Frames> frames) : frames_(std::move(frames)) {}

@@ -6,12 +6,12 @@
 //     score = sum over t of z(t),   z(t) = log of the sum over c of exp(e(t, c))
 //     gradient: exp(e(t, c) - z(t)), the softmax of each frame
 //
-// This normalizes globally normalized models such as CTC without log_softmax (Graves et al. 2006).
-// Invariant: a frame is summed relative to a scale near its largest entry, so neither overflow nor
-// loss of digits can occur; the scale of the frame before is the first guess, which saves a pass.
-// The logarithm is taken of products of many sums, not of each. Kept for gradients: the scale and
-// the sum of each frame. Cost: one exp per entry forward and one backward; both passes run at the
-// speed of memory.
+// This is the log partition function of a model such as CTC (Graves et al. 2006) whose emissions
+// are not normalized by log_softmax. Invariant: a frame is summed relative to a scale near its
+// largest entry, so that it neither overflows nor loses digits. The scale of the previous frame is
+// the first guess, which saves a pass over the entries. One logarithm serves a product of many
+// frame sums. The scale and the sum of each frame are kept for gradients. Cost: one exp per entry
+// forward and one backward; both passes are bound by memory bandwidth.
 
 #include <functional>
 #include <memory>
@@ -32,9 +32,9 @@ class Frames final : public InitialRows {
   Frames(const char* op, std::vector<Graph> emissions);
 
   const std::vector<Graph>& emissions() const { return emissions_; }
-  /// Sums the frames of example i. Throws if an entry is NaN or +inf.
+  /// Computes the score of example i. Throws if an entry is NaN or +inf.
   void sum(size_t i);
-  /// The score of example i, once summed.
+  /// The score of example i, after sum(i).
   double score(size_t i) const { return scores_[i]; }
 
   /// Runs `body(i)` for each example, on the threads of the pool if there is enough to do.
@@ -75,18 +75,12 @@ class Frames final : public InitialRows {
   std::vector<double> scores_;
 };
 
-/// Sets the elements `positions` of `out` to the forward scores of `graphs` there, which are dense
-/// linear graphs.
-void score_frames(const char* op, const std::vector<Graph>& graphs,
-                  std::span<const size_t> positions, std::vector<Graph>& out);
-
-/// The gradients of scores for which `wanted` holds, on the tape. `deltas` has one scalar graph per
-/// example, or none where nothing flows.
+/// Computes the gradients for which `wanted` holds, as graphs that can be differentiated again.
+/// `deltas` has one scalar graph per example, null for no gradient.
 std::vector<Graph> record_gradients(const char* op, const std::shared_ptr<const Frames>& frames,
                                     std::span<const Graph> deltas, const std::vector<bool>& wanted);
 
-/// Sets the elements `positions` of `out` to the forward scores of `graphs` there, which are dense
-/// linear graphs.
+/// Sets out[i] to the forward score of the dense linear graph graphs[i], for each i of `positions`.
 void score_frames(const char* op, const std::vector<Graph>& graphs,
                   std::span<const size_t> positions, std::vector<Graph>& out);
 

@@ -1,15 +1,18 @@
 #pragma once
 
+// The loops of the `frames` kernel over the labels of one frame. frames.h explains the algorithm.
+
 #include <cstdint>
 
 #include "arcgrad/trellis/isa/dispatch.h"
 
 namespace arcgrad::trellis {
 
-/// The sum of exp over the entries of a frame: exp(scale) * sum, with the scale near the largest.
+/// The sum of exp over the entries of a frame: exp(scale) * sum, with the scale near the largest
+/// entry.
 ///
-/// The scale is the guess for the next frame, which must not wait for the sum of this frame. So
-/// they are not neighbours in memory: compilers would store both with one instruction.
+/// The next frame uses the scale as its guess and must not wait for the sum. `has_bad` separates
+/// the two in memory, so that compilers do not store both with one instruction.
 template <class T>
 struct FrameSum {
   T scale;
@@ -21,7 +24,7 @@ struct FrameSum {
 struct KeptSum {
   double scale, sum;
 };
-/// Frames of up to so many entries are short.
+/// Frames of up to this many entries are short.
 inline constexpr int64_t kShortFrame = 32;
 
 /// Loops over the `count` contiguous entries of one frame. They prefetch the frame `next`, because
@@ -31,7 +34,7 @@ struct FrameTable {
   /// A good guess of the scale, such as the scale of the frame before, saves a pass over the
   /// entries.
   void (*sum)(const T* frame, int64_t count, T guess, const T* next, FrameSum<T>* out);
-  /// Sets `gradient` to `factor` * exp(entry - scale), or adds that.
+  /// Sets `gradient` to `factor` * exp(entry - scale), or adds it.
   using Spread = void(const T* frame, int64_t count, T scale, T factor, T* gradient, const T* next);
   Spread* set;
   Spread* add;
@@ -96,8 +99,8 @@ ARCGRAD_INLINE L<double>::F exp_of(L<double>::F x) {
   return mantissa * power<L<double>>(exponent);
 }
 
-/// A term of a sum whose largest term is about 1, so that very small ones do not matter. Any number
-/// if x is too large.
+/// A term of a sum whose largest term is about 1; terms below exp(-87) do not matter. The result is
+/// meaningless if x is above 80: then the caller sums again.
 ARCGRAD_INLINE L<float>::F term(L<float>::F x) {
   return exp_within(larger<L<float>::F>(x, L<float>::F{} - 87.0f));
 }
@@ -105,8 +108,8 @@ ARCGRAD_INLINE L<double>::F term(L<double>::F x) {
   return exp_of(x < 80.0 ? x : L<double>::F{} + 80.0);
 }
 
-/// The last entries of a frame whose size is not a multiple of the width, in the last lanes of a
-/// vector or, for short frames, the first; the other lanes are `other`.
+/// Loads the last count % kWidth entries of a frame: into the last lanes of a vector or, if the
+/// frame is shorter than a vector, into the first. The other lanes are `other`.
 template <class T>
 ARCGRAD_INLINE typename L<T>::F load_rest(const T* frame, int64_t count, T other) {
   using F = typename L<T>::F;
@@ -160,8 +163,7 @@ ARCGRAD_INLINE T fold(typename L<T>::F lanes, Combine combine) {
   return combine(two[0], two[1]);
 }
 
-/// The largest distance of a scale from the largest entry: differences of entries lose digits as
-/// they grow.
+/// How far a scale may be from the largest entry: large differences of entries lose digits.
 template <class T>
 inline constexpr T kClose = 8;
 
@@ -174,7 +176,7 @@ ARCGRAD_INLINE T sum_of_lanes(typename L<T>::F lanes) {
   return fold<T>(lanes, [](auto a, auto b) { return a + b; });
 }
 
-/// Whether there is NaN or +inf.
+/// Whether an entry is NaN or +inf.
 template <class T>
 [[gnu::noinline]] bool has_bad(const T* frame, int64_t count) {
   typename L<T>::I bad{};
@@ -183,8 +185,8 @@ template <class T>
 }
 
 /// Sets `out` from the sums relative to the guess, or from `again(scale)` if the guess is not close
-/// to the largest entry. `added` is the sum of the entries: if it is NaN or infinite, they are
-/// checked one by one.
+/// to the largest entry. `added` is the sum of the entries: only if it is NaN or infinite can an
+/// entry be NaN or +inf.
 template <class T, class Again>
 ARCGRAD_INLINE void set_sum(const T* frame, int64_t count, typename L<T>::F added, T largest_entry,
                             typename L<T>::F sums, T guess, Again again,
@@ -203,7 +205,7 @@ ARCGRAD_INLINE void set_sum(const T* frame, int64_t count, typename L<T>::F adde
   }
 }
 
-/// A frame of `N` vectors, the last of which may be less than full.
+/// sum() for a frame of `N` vectors, of which the last may be partial.
 template <class T, int N>
 ARCGRAD_INLINE void sum_few(const T* frame, int64_t count, T guess, FrameSum<T>* __restrict out) {
   using F = typename L<T>::F;

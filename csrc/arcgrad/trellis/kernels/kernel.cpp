@@ -1,3 +1,6 @@
+// Converts the weights of a graph factor, and sums paths of epsilon arcs at both ends of an
+// example.
+
 #include "arcgrad/trellis/kernels/kernel.h"
 
 #include <algorithm>
@@ -16,10 +19,9 @@ const std::vector<double> ones(kFewArcs, 1.0), zeros(kFewArcs, 0.0);
 
 }  // namespace
 
-Factor::Factor(const char* op, std::shared_ptr<const TrellisGraph> graph_form,
-               Weights graph_weights)
-    : form(std::move(graph_form)), weights(graph_weights.contiguous()) {
-  const TrellisGraph& f = *form;
+Factor::Factor(const char* op, std::shared_ptr<const TrellisGraph> arranged, Weights graph_weights)
+    : trellis_graph(std::move(arranged)), weights(graph_weights.contiguous()) {
+  const TrellisGraph& f = *trellis_graph;
   const auto count = static_cast<size_t>(f.num_arcs);
   dispatch(weights.dtype(), [&](auto kind) {
     const auto view = weights.view<decltype(kind)>();
@@ -51,7 +53,7 @@ Factor::Factor(const char* op, std::shared_ptr<const TrellisGraph> graph_form,
   };
   const auto num_values = static_cast<size_t>(f.num_values);
   begin.resize(num_values);
-  // Non-emitting states are in topological order.
+  // Each term to a non-emitting state adds to its sum, which is complete when the state is reached.
   std::vector<ScaledSum> sums(num_values - static_cast<size_t>(f.num_emitting));
   for (int32_t v : f.start) begin[v] = Scaled::one();
   for (int32_t v = 0; v < f.num_values; ++v) {

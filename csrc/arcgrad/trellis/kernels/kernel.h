@@ -1,7 +1,7 @@
 #pragma once
 
 // What all kernels have in common: the graph factor of a product as they read it, the options of a
-// run, and its result. registry.h lists the kernels.
+// run, and its result. registry.cpp has the list of kernels.
 
 #include <algorithm>
 #include <cstdint>
@@ -19,9 +19,9 @@ namespace arcgrad::trellis {
 
 /// The graph factor of a product with its weights as mantissas and exponents; see isa/simd.h.
 struct Factor {
-  Factor(const char* op, std::shared_ptr<const TrellisGraph> form, Weights weights);
+  Factor(const char* op, std::shared_ptr<const TrellisGraph> arranged, Weights graph_weights);
 
-  std::shared_ptr<const TrellisGraph> form;
+  std::shared_ptr<const TrellisGraph> trellis_graph;
   Weights weights;  // contiguous
   /// exp(weight) = mantissa * 2^exponent for each arc; a weight of -inf has mantissa 0. Exponents
   /// are integers from -kMaxExponent to kMaxExponent.
@@ -41,7 +41,7 @@ struct Factor {
 /// Weights beyond 2^22 * log(2), about 2.9 million, saturate in the recursions.
 inline constexpr double kMaxExponent = 1 << 22;
 
-/// A sum of scores of very different magnitude.
+/// A sum of scores that may differ by any order of magnitude.
 class ScaledSum {
  public:
   void add(double mantissa, double exponent) {
@@ -75,34 +75,34 @@ class Run {
   virtual ~Run() = default;
   /// log of the summed scores of each example; -inf if no path is accepted.
   std::vector<double> scores;
-  /// Adds `deltas[i]` times the posteriors of example i to `emissions[i]`, and to `arcs` (one entry
-  /// per arc, summed over the examples in order) unless it is empty. An example whose delta is 0 or
-  /// whose score is -inf adds nothing.
+  /// Adds `deltas[i]` times the posteriors of example i to `emissions[i]` and, unless it is empty,
+  /// to `arcs`, which has one entry per arc for all examples. An example whose delta is 0 or whose
+  /// score is -inf adds nothing.
   virtual void add_gradients(std::span<const double> deltas,
                              std::span<const EmissionsGrad> emissions,
                              std::span<double> arcs) const = 0;
-  /// Whether add_gradients() clears each uninitialized row just before it adds to the row, while it
-  /// is in the cache. It does so only for examples that add something.
+  /// Whether add_gradients() clears uninitialized rows itself, just before it adds to them, so that
+  /// they are in the cache. The caller still clears the rows of examples that add nothing.
   virtual bool clears_rows() const { return false; }
-  /// The log of the summed posteriors of each frame before they are normalized, of example i.
+  /// For example i, the log of the sum of the posteriors of each frame before normalization.
   virtual std::vector<double> frame_scores(size_t i) const;
 };
 
-// Kernels. Each runs a chunk of examples that share `factor`; the most examples a chunk may have
-// are given by the constants. The result for an example does not depend on the others in its chunk.
+// Kernels. Each runs a chunk of examples whose graph is `factor`. The result for an example does
+// not depend on the others in its chunk.
 
 /// One example, any graph.
 std::unique_ptr<Run> run_csr(std::shared_ptr<const Factor> factor,
                              std::span<const Emissions> example, const RunOptions& options);
-/// Some examples side by side in the lanes of vectors, any graph.
+/// Up to kLanes examples, one per lane of the vectors; any graph.
 inline constexpr size_t kLanes = 8;
 std::unique_ptr<Run> run_lanes(std::shared_ptr<const Factor> factor,
                                std::span<const Emissions> examples, const RunOptions& options);
 /// One example; the graph must be banded.
 std::unique_ptr<Run> run_diagonal(std::shared_ptr<const Factor> factor,
                                   std::span<const Emissions> example, const RunOptions& options);
-/// Some examples by matrix products; the graph must be dense. Returns null if the numbers exceed
-/// the range of double; then another kernel must be used.
+/// Up to kDenseRows examples, by matrix products; the graph must be dense. Returns null if the
+/// numbers exceed the range of double; then another kernel must run the chunk.
 inline constexpr size_t kDenseRows = 16;
 std::unique_ptr<Run> run_dense(std::shared_ptr<const Factor> factor,
                                std::span<const Emissions> examples, const RunOptions& options);

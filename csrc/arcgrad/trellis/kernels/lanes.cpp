@@ -1,3 +1,5 @@
+// The `lanes` and `csr` kernels over the frames of an example. lanes.h explains the algorithm.
+
 #include "arcgrad/trellis/kernels/lanes.h"
 
 #include <algorithm>
@@ -46,7 +48,7 @@ void fill_scores(const std::vector<Scaled>& scores, std::vector<T>& mantissa,
   }
 }
 
-/// Memory of the thread for the emissions of one frame.
+/// Thread-local memory for the emissions of one frame.
 template <class T>
 Scores<T> scratch(size_t count) {
   static thread_local std::vector<T> mantissa;
@@ -61,11 +63,11 @@ Scores<T> scratch(size_t count) {
 }  // namespace
 
 template <>
-const LanesTable<float>& lanes_steps<float>() {
+const LanesTable<float>& lanes_loops<float>() {
   return ARCGRAD_LOOPS(lanes8_float);
 }
 template <>
-const LanesTable<double>& lanes_steps<double>() {
+const LanesTable<double>& lanes_loops<double>() {
   return ARCGRAD_LOOPS(lanes8_double);
 }
 
@@ -76,15 +78,15 @@ const LanesTable<T>& table() {
   if constexpr (W == 1)
     return ARCGRAD_LOOPS(lanes1_double);
   else
-    return lanes_steps<T>();
+    return lanes_loops<T>();
 }
 
 }  // namespace
 
 template <class T>
 RowWeights<T>::RowWeights(const Factor& factor) {
-  fill_terms(factor.form->in(), factor, in_mantissa, in_exponent);
-  fill_terms(factor.form->out, factor, out_mantissa, out_exponent);
+  fill_terms(factor.trellis_graph->in(), factor, in_mantissa, in_exponent);
+  fill_terms(factor.trellis_graph->out, factor, out_mantissa, out_exponent);
   fill_scores(factor.begin, begin_mantissa, begin_exponent);
   fill_scores(factor.end, end_mantissa, end_exponent);
 }
@@ -100,19 +102,20 @@ void RowsRun<T, W>::FrameValues::reserve(size_t count) {
 template <class T, int W>
 RowsRun<T, W>::RowsRun(std::shared_ptr<const Factor> factor,
                        std::shared_ptr<const RowWeights<T>> weights)
-    : factor_(std::move(factor)), weights_(std::move(weights)), steps_(&table<T, W>()) {
-  const TrellisGraph& form = *factor_->form;
-  shape_ = {form.num_emitting, form.num_values, static_cast<int32_t>(form.labels.size()),
-            form.slot.data(), form.labels.data()};
-  const Rows& in = form.in();
+    : factor_(std::move(factor)), weights_(std::move(weights)), loops_(&table<T, W>()) {
+  const TrellisGraph& trellis_graph = *factor_->trellis_graph;
+  shape_ = {trellis_graph.num_emitting, trellis_graph.num_values,
+            static_cast<int32_t>(trellis_graph.labels.size()), trellis_graph.slot.data(),
+            trellis_graph.labels.data()};
+  const Rows& in = trellis_graph.in();
   in_ = {in.offset.data(), in.index.data(), weights_->in_mantissa.data(),
          weights_->in_exponent.data()};
-  out_ = {form.out.offset.data(), form.out.index.data(), weights_->out_mantissa.data(),
-          weights_->out_exponent.data()};
+  out_ = {trellis_graph.out.offset.data(), trellis_graph.out.index.data(),
+          weights_->out_mantissa.data(), weights_->out_exponent.data()};
 }
 
 template <class T, int W>
-Scores<T> RowsRun<T, W>::values(int32_t t, Segment& segment) const {
+Scores<T> RowsRun<T, W>::values(int32_t t, RowsSegment& segment) const {
   const size_t size = frame_size();
   const auto checkpoint = [&](int32_t u) {
     return history_.at(static_cast<size_t>(u / stride_) * size);
@@ -139,8 +142,8 @@ void RowsRun<T, W>::split(int32_t t, Scores<T> out) const {
   int32_t count[W];
   // Emissions of another type than the recursion are converted here.
   static thread_local std::vector<T> converted;
-  const TrellisGraph& form = *factor_->form;
-  const size_t num_slots = form.labels.size();
+  const TrellisGraph& trellis_graph = *factor_->trellis_graph;
+  const size_t num_slots = trellis_graph.labels.size();
   size_t width = 0;
   for (const Emissions& e : examples_)
     if (sizeof(T) == 8 && e.dtype == DType::float32) width += static_cast<size_t>(e.labels);
@@ -163,24 +166,24 @@ void RowsRun<T, W>::split(int32_t t, Scores<T> out) const {
       next += e.labels;
       const auto* from = static_cast<const float*>(e.data) + (t - 1) * e.row_stride;
       for (size_t s = 0; s < num_slots && static_cast<int32_t>(s) < count_[l]; ++s)
-        copy[form.labels[s]] = from[form.labels[s] * e.col_stride];
+        copy[trellis_graph.labels[s]] = from[trellis_graph.labels[s] * e.col_stride];
       row[l] = copy;
       stride[l] = 1;
     }
   }
-  if (!steps_->split(shape_, row, stride, count, out)) return;
+  if (!loops_->split(shape_, row, stride, count, out)) return;
   for (size_t l = 0; l < examples_.size(); ++l)
-    if (t <= examples_[l].frames) check_emissions(op_, form.labels, examples_[l], t - 1);
+    if (t <= examples_[l].frames) check_emissions(op_, trellis_graph.labels, examples_[l], t - 1);
 }
 
 template <class T, int W>
 void RowsRun<T, W>::step(int32_t t, Scores<T> from, Scores<T> to, int64_t* base) const {
   const Scores<T> emissions = scratch<T>(static_cast<size_t>(shape_.num_slots) * W);
   split(t, emissions);
-  steps_->forward(shape_, in_, emissions, from, to);
+  loops_->forward(shape_, in_, emissions, from, to);
   if (t % kFramesPerRebase != 0) return;
   Q shift[W];
-  steps_->rebase(shape_.num_values, to, shift);
+  loops_->rebase(shape_.num_values, to, shift);
   if (base)
     for (int l = 0; l < W; ++l) base[l] += shift[l];
 }
@@ -192,15 +195,16 @@ void RowsRun<T, W>::finish(int32_t t, Scores<T> values, const int64_t* base) {
   if (!ends) return;
   T mantissa[W];
   Q exponent[W];
-  // After a frame, all paths are in an emitting state; before the first they may be in any state.
+  // After a frame every path is in an emitting state, and the scores to the end include the
+  // epsilon arcs. Without frames, the scores of the starts include them.
   if (t > 0)
-    steps_->finish(shape_, values, weights_->end_mantissa.data(), weights_->end_exponent.data(),
+    loops_->finish(shape_, values, weights_->end_mantissa.data(), weights_->end_exponent.data(),
                    mantissa, exponent);
   for (size_t l = 0; l < examples_.size(); ++l) {
     if (examples_[l].frames != t) continue;
     ScaledSum sum;
     if (t == 0)
-      for (int32_t v : factor_->form->accept)
+      for (int32_t v : factor_->trellis_graph->accept)
         sum.add(factor_->begin[v].mantissa, factor_->begin[v].exponent);
     else
       sum.add(static_cast<double>(mantissa[l]), static_cast<double>(exponent[l]));
@@ -212,14 +216,15 @@ void RowsRun<T, W>::finish(int32_t t, Scores<T> values, const int64_t* base) {
 
 template <class T, int W>
 void RowsRun<T, W>::forward(std::span<const Emissions> examples, const RunOptions& options) {
-  const TrellisGraph& form = *factor_->form;
+  const TrellisGraph& trellis_graph = *factor_->trellis_graph;
   op_ = options.op;
   examples_.assign(examples.begin(), examples.end());
   frames_ = 0;
   for (size_t l = 0; l < examples_.size(); ++l) {
     frames_ = std::max(frames_, examples_[l].frames);
-    count_[l] = static_cast<int32_t>(std::ranges::lower_bound(form.labels, examples_[l].labels) -
-                                     form.labels.begin());
+    count_[l] =
+        static_cast<int32_t>(std::ranges::lower_bound(trellis_graph.labels, examples_[l].labels) -
+                             trellis_graph.labels.begin());
   }
   const bool keeps_all = options.keep && options.stride <= 1;
   stride_ = options.keep ? std::max(options.stride, 1) : frames_ + 1;
@@ -260,20 +265,20 @@ struct RowsRun<T, W>::Backward {
   size_t frame_scores_of = 0;
   std::array<bool, W> is_wanted{};
   std::array<double, W> last_scale{};  // delta / sum of the last frame
-  Segment segment{};
+  RowsSegment segment{};
 };
 
 template <class T, int W>
 void RowsRun<T, W>::add_boundary(Backward& state, int32_t lane) const {
   // The score of paths through the arc from state i to the non-emitting state s is v[i] * w *
   // end[s].
-  const TrellisGraph& form = *factor_->form;
+  const TrellisGraph& trellis_graph = *factor_->trellis_graph;
   const int32_t t = examples_[lane].frames;
   const Scores<T> v = values(t, state.segment);
   const double base = static_cast<double>(base_[static_cast<size_t>(t) * W + lane]);
-  for (int32_t i = 0; i < form.num_values; ++i)
-    for (int32_t k = form.middle[i]; k < form.out.offset[i + 1]; ++k) {
-      const int32_t a = form.out.arc[k], s = form.out.index[k];
+  for (int32_t i = 0; i < trellis_graph.num_values; ++i)
+    for (int32_t k = trellis_graph.middle[i]; k < trellis_graph.out.offset[i + 1]; ++k) {
+      const int32_t a = trellis_graph.out.arc[k], s = trellis_graph.out.index[k];
       if (a < 0 || factor_->end[s].is_zero()) continue;
       const size_t at = static_cast<size_t>(i) * W + lane;
       const double m =
@@ -287,12 +292,12 @@ void RowsRun<T, W>::add_boundary(Backward& state, int32_t lane) const {
 
 template <class T, int W>
 void RowsRun<T, W>::run_backward(Backward& state) const {
-  const TrellisGraph& form = *factor_->form;
-  const size_t size = frame_size(), num_slots = form.labels.size();
+  const TrellisGraph& trellis_graph = *factor_->trellis_graph;
+  const size_t size = frame_size(), num_slots = trellis_graph.labels.size();
   static thread_local std::vector<T> reals;
   static thread_local std::vector<Q> ints;
   static thread_local std::vector<T> terms;
-  const size_t num_terms = state.arcs.empty() ? 0 : form.out.index.size() * W;
+  const size_t num_terms = state.arcs.empty() ? 0 : trellis_graph.out.index.size() * W;
   reals.resize(2 * size + static_cast<size_t>(shape_.num_emitting) * W + num_slots * W);
   ints.resize(2 * size);
   const Scores<T> b{reals.data(), ints.data()}, g{reals.data() + size, ints.data() + size};
@@ -308,8 +313,8 @@ void RowsRun<T, W>::run_backward(Backward& state) const {
   for (size_t l = 0; l < examples_.size(); ++l)
     if (state.is_wanted[l]) delta[l] = static_cast<T>(state.deltas[l]);
   auto flush = [&] {
-    for (size_t k = 0; k < form.out.index.size(); ++k) {
-      const int32_t a = form.out.arc[k];
+    for (size_t k = 0; k < trellis_graph.out.index.size(); ++k) {
+      const int32_t a = trellis_graph.out.arc[k];
       if (a < 0) continue;
       double sum = 0.0;
       for (int l = 0; l < W; ++l) sum += static_cast<double>(terms[k * W + l]);
@@ -325,10 +330,10 @@ void RowsRun<T, W>::run_backward(Backward& state) const {
           b.exponent[v * W + l] = weights_->end_exponent[v];
         }
     const Scores<T> v = values(t, state.segment), before = values(t - 1, state.segment);
-    // After values(), which may use the same scratch memory.
+    // values() may use the same scratch memory, so it comes first.
     const Scores<T> emissions = scratch<T>(num_slots * W);
     split(t, emissions);
-    // The unit of posteriors changes only at frames where exponents were rebased.
+    // The unit of posteriors changes only near frames where exponents were rebased.
     if (t == frames_ || t % kFramesPerRebase <= 1 || t % kFramesPerRebase == kFramesPerRebase - 1)
       for (int l = 0; l < W; ++l) {
         const double total = total_[l].is_zero() ? 0.0 : total_[l].exponent;
@@ -342,7 +347,7 @@ void RowsRun<T, W>::run_backward(Backward& state) const {
         unit_before[l] = unit_at(base_[at - W]);
       }
     T sum[W], scale[W];
-    steps_->posteriors(shape_, emissions, v, b, unit, posterior, sum, g);
+    loops_->posteriors(shape_, emissions, v, b, unit, posterior, sum, g);
     // The sum is 0 for an example that has ended or has no gradient.
     for (int l = 0; l < W; ++l) scale[l] = sum[l] > T{0} ? delta[l] / sum[l] : T{0};
     for (size_t l = 0; l < examples_.size(); ++l)
@@ -355,7 +360,7 @@ void RowsRun<T, W>::run_backward(Backward& state) const {
             std::log(static_cast<double>(sum[l])) + total_[l].exponent * (kLn2High + kLn2Low);
     }
     if (!state.emissions.empty()) {
-      steps_->gather(shape_, posterior, scale, slots);
+      loops_->gather(shape_, posterior, scale, slots);
       T* row[W] = {};
       for (size_t l = 0; l < examples_.size(); ++l) {
         const EmissionsGrad& grad = state.emissions[l];
@@ -369,16 +374,16 @@ void RowsRun<T, W>::run_backward(Backward& state) const {
           using G = decltype(kind);
           G* const to = grad.row<G>(t - 1);
           for (int32_t s = 0; s < count_[l]; ++s)
-            to[form.labels[s]] += static_cast<G>(slots[static_cast<size_t>(s) * W + l]);
+            to[trellis_graph.labels[s]] += static_cast<G>(slots[static_cast<size_t>(s) * W + l]);
         });
       }
-      steps_->scatter(shape_, slots, row, count_.data());
+      loops_->scatter(shape_, slots, row, count_.data());
     }
-    steps_->backward(shape_, out_, g, b, before.mantissa, before.exponent, unit_before, scale,
+    loops_->backward(shape_, out_, g, b, before.mantissa, before.exponent, unit_before, scale,
                      num_terms ? terms.data() : nullptr);
     if (t % kFramesPerRebase == 0) {
       Q shift[W];
-      steps_->rebase(shape_.num_values, b, shift);
+      loops_->rebase(shape_.num_values, b, shift);
       for (int l = 0; l < W; ++l) base[l] += shift[l];
       poll_interrupt();
     }

@@ -2,15 +2,14 @@
 
 // The `lanes` and `csr` kernels: the forward-backward algorithm (Rabiner 1989; Mohri 2009 for
 // epsilon arcs) over the sparse rows of any graph, with the recursion that trellis_graph.h gives.
-// `lanes` runs 8 examples of a graph at once: lane l of every vector belongs to example l, so that
-// the terms of the graph are read once for all, and vectors need no shuffles whatever the shape of
-// the graph. `csr` is the same code with one lane, in double. Invariant: after frame t the value of
-// state v for lane l is the score of all paths that end in v, a mantissa and an exponent
-// (isa/simd.h) relative to a base per lane that changes every few frames. Lanes do not interact; an
-// example that is shorter than the others is zero from its last frame on. Cost: one multiplication
-// per frame, term and example; memory for the values of all frames, or of every stride-th frame,
-// and then the frames in between are computed twice. lanes_loops.h has the loops over states; this
-// class runs them over frames.
+// `lanes` runs 8 examples of a graph at once. Lane l of every vector belongs to example l, so each
+// term of the graph is read once for all examples, and vectors need no shuffles. `csr` is the same
+// code with one lane, in double. Invariant: after frame t, the value of state v in lane l is the
+// score of all paths of example l that end in v, a mantissa and an exponent (isa/simd.h) relative
+// to a base per lane that changes every few frames. Lanes do not interact; after the last frame of
+// a short example, the scores of its lane are zero. Cost: one multiplication per frame, term and
+// example; memory for the values of all frames, or of every stride-th frame, and then the others
+// are computed twice. lanes_loops.h has the loops over states; this class runs them over frames.
 
 #include <array>
 #include <memory>
@@ -35,7 +34,7 @@ struct RowWeights {
 
 /// The loops for 8 examples.
 template <class T>
-const LanesTable<T>& lanes_steps();
+const LanesTable<T>& lanes_loops();
 
 /// The recursion over sparse rows for up to W examples.
 template <class T, int W>
@@ -65,13 +64,13 @@ class RowsRun final : public Run {
   };
 
   size_t frame_size() const { return static_cast<size_t>(shape_.num_values) * W; }
-  /// Recomputed frames between two kept ones.
-  struct Segment {
+  /// The recomputed frames between two kept frames.
+  struct RowsSegment {
     FrameValues frames;
     int32_t index = -1;
   };
   /// The values of frame t.
-  Scores<T> values(int32_t t, Segment& segment) const;
+  Scores<T> values(int32_t t, RowsSegment& segment) const;
   /// Computes frame t from frame t - 1.
   void step(int32_t t, Scores<T> from, Scores<T> to, int64_t* base) const;
   void split(int32_t t, Scores<T> out) const;
@@ -82,16 +81,16 @@ class RowsRun final : public Run {
 
   std::shared_ptr<const Factor> factor_;
   std::shared_ptr<const RowWeights<T>> weights_;
-  const LanesTable<T>* steps_;
+  const LanesTable<T>* loops_;
   Shape shape_;
   WeightedRows<T> in_, out_;
   const char* op_ = "";
   std::vector<Emissions> examples_;
-  std::array<int32_t, W> count_{};  // the slots whose label the example has
+  std::array<int32_t, W> count_{};  // the first slots, whose labels the example has
   int32_t frames_ = 0;
   int32_t stride_ = 1;
   FrameValues history_;        // every stride_-th frame
-  FrameValues rolling_;        // two frames, where not all are kept
+  FrameValues rolling_;        // two frames, if not all are kept
   std::vector<int64_t> base_;  // of frame t and lane l at t * W + l
   std::array<Scaled, W> total_;
 };

@@ -32,6 +32,7 @@ struct WeightedRows {
   const Exponent<T>* exponent;
 };
 
+/// The numbers of states and slots of a graph, and the labels of its emitting states.
 struct Shape {
   int32_t num_emitting, num_values, num_slots;
   const int32_t* slot;   // of each emitting state
@@ -50,8 +51,9 @@ struct LanesTable {
   /// The posteriors v * b * 2^-unit of emitting states, their sum, and e * b in `g`.
   void (*posteriors)(const Shape& shape, ConstScores<T> emissions, ConstScores<T> v,
                      ConstScores<T> b, const Exponent<T>* unit, T* posterior, T* sum, Scores<T> g);
-  /// One frame backward, from `g` to `b`; fills `g` of non-emitting states. With `arc`, also adds
-  /// the posterior of each term: v is that of the frame before, `scale` is delta / sum.
+  /// One frame backward, from `g` to `b`; fills `g` of non-emitting states. Unless `arc` is null,
+  /// also adds the posterior of each term to it: v are the scores after the previous frame, `scale`
+  /// is delta / sum.
   void (*backward)(const Shape& shape, const WeightedRows<T>& out, Scores<T> g, Scores<T> b,
                    const T* v_mantissa, const Exponent<T>* v_exponent, const Exponent<T>* unit,
                    const T* scale, T* arc);
@@ -65,7 +67,7 @@ struct LanesTable {
   /// Adds the slots of each lane to row[lane] at their labels, of which there are count[lane]; a
   /// null row is skipped.
   void (*scatter)(const Shape& shape, const T* slots, T* const* row, const int32_t* count);
-  /// Subtracts from the exponents of each lane the largest of them, and writes what that was.
+  /// Subtracts the largest exponent of each lane from all its exponents, and writes it to `shift`.
   void (*rebase)(int32_t count, Scores<T> scores, Exponent<T>* shift);
 };
 
@@ -93,7 +95,7 @@ struct LanesLoops {
   using I = typename L::I;
   using Q = Exponent<T>;
 
-  /// Below the exponent of every term, also of a zero score with the lowest weight.
+  /// Below the exponent of every term, even of a zero score with the lowest weight.
   static constexpr int32_t kNone = kDead - (1 << 29);
   /// The sum of two exponents of zero is near the lowest integer, so it is bounded.
   ARCGRAD_INLINE static I above_dead(I exponent) { return larger<I>(exponent, I{} + kDead); }
@@ -166,7 +168,7 @@ struct LanesLoops {
     }
   }
 
-  /// The same for so few terms that their exponents stay in registers.
+  /// sum_row() for N terms, so few that their exponents stay in registers.
   template <int N>
   ARCGRAD_INLINE static F sum_few(const WeightedRows<T>& rows, int32_t begin,
                                   const T* __restrict fm, const Q* __restrict fq, I& exponent) {
@@ -243,7 +245,7 @@ struct LanesLoops {
       total += post;
       store(posterior + at, post);
       const F gm = load<F>(emissions.mantissa + s) * bm;
-      // An impossible emission must not hide terms with lower exponents.
+      // A score of zero must not have a large exponent: other terms would underflow.
       const I gq = load<I>(emissions.exponent + s) + bq;
       store(g.mantissa + at, gm);
       store(g.exponent + at, gm > F{} ? gq : I{} + kDead);

@@ -1,3 +1,5 @@
+// The list of kernels, and the rules by which they are chosen.
+
 #include "arcgrad/trellis/kernels/registry.h"
 
 #include <algorithm>
@@ -16,8 +18,8 @@ bool always(const TrellisGraph&) { return true; }
 bool always(const Workload&) { return true; }
 size_t one_by_one(size_t) { return 1; }
 
-// An acyclic graph constrains where a path may be after a frame, and then the product may have far
-// fewer arcs than the trellis has cells.
+// The product of an acyclic graph may have far fewer arcs than the trellis has cells (frame,
+// state), because a path can be in few of the states after a given frame.
 
 /// Building an arc of the product costs about as much as this many cells of the trellis.
 constexpr double kCellsPerArc = 16.0;

@@ -1,3 +1,5 @@
+// Outer scores as one tape entry.
+
 #include "arcgrad/trellis/outer/outer.h"
 
 #include "arcgrad/runtime/error.h"
@@ -36,7 +38,7 @@ class OuterGradientsRule final : public Rule {
   std::vector<size_t> outputs_;  // the factor of each output
 };
 
-/// Inputs: the graphs, then the emissions.
+/// Differentiates the scores. Inputs: the graphs, then the emissions.
 class OuterRule final : public Rule {
  public:
   explicit OuterRule(std::shared_ptr<const OuterBatch> batch) : batch_(std::move(batch)) {}

@@ -1,6 +1,6 @@
 #pragma once
 
-// Scores of all graphs against all emissions, or against all windows of them.
+// The scores of all graphs against all emissions, or against all windows of the emissions.
 
 #include <vector>
 

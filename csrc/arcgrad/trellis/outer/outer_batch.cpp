@@ -1,3 +1,5 @@
+// Runs all windows of all emissions against all graphs; outer_batch.h explains how.
+
 #include "arcgrad/trellis/outer/outer_batch.h"
 
 #include <algorithm>
@@ -75,7 +77,7 @@ OuterBatch::OuterBatch(const char* op, const std::vector<Graph>& graph_list,
 
 template <class T>
 void OuterBatch::prepare(OuterGraph<T>& graph, std::shared_ptr<const Factor> factor) const {
-  const TrellisGraph& arranged = *factor->form;
+  const TrellisGraph& arranged = *factor->trellis_graph;
   graph.label.reserve(arranged.slot.size());
   for (int32_t slot : arranged.slot) graph.label.push_back(arranged.labels[slot]);
   graph.factor = std::move(factor);
@@ -193,7 +195,7 @@ template <class T>
 void OuterBatch::sum_terms(size_t k, const TermPosteriors<T>& terms,
                            std::vector<double>& arcs) const {
   const OuterGraph<T>& graph = prepared<T>()[k];
-  const Rows& out = graph.factor->form->out;
+  const Rows& out = graph.factor->trellis_graph->out;
   for (size_t t = 0; t < out.arc.size(); ++t) {
     if (out.arc[t] < 0) continue;
     const auto sum_lanes = [&](const auto& values) {
@@ -279,7 +281,7 @@ void OuterBatch::for_each_best(bool with_paths, F f) const {
     for (size_t k = 0; k < graphs.size(); ++k) {
       poll_interrupt();
       const std::vector<BestAlignment> found =
-          find_best(op_, *factor(k).form, factor(k).weights, windows, with_paths);
+          find_best(op_, *factor(k).trellis_graph, factor(k).weights, windows, with_paths);
       for (size_t w = 0; w < found.size(); ++w) f(e, static_cast<int32_t>(w), k, found[w]);
     }
   });
@@ -379,7 +381,7 @@ void OuterBatch::rethrow_for_example(size_t begin, size_t end) const {
     try {
       for (size_t k = 0; k < graphs.size(); ++k)
         for (int32_t t = 0; t < views_[e].frames; ++t)
-          check_emissions(op_, factor(k).form->labels, views_[e], t);
+          check_emissions(op_, factor(k).trellis_graph->labels, views_[e], t);
     } catch (const std::invalid_argument&) {
       if (emissions.size() == 1) throw;
       rethrow_for_element(op_, e, emissions.size());

@@ -16,14 +16,14 @@ namespace arcgrad::trellis {
 
 /// All graphs against all windows of all emissions.
 ///
-/// Scores form a matrix: a row per window, a column per graph. Examples run in parallel. Windows of
-/// few frames run 8 side by side against one graph after the other (WindowScorer), so that their
+/// The scores are a matrix: a row per window, a column per graph. Examples run in parallel. Windows
+/// of few frames run 8 side by side against one graph after the other (WindowScorer), so that their
 /// emissions are read once for all graphs. Longer windows, and whole examples, run 8 side by side
 /// in the `lanes` kernel. For the tropical semiring, windows run through find_best().
 ///
-/// Nothing but the inputs is kept for gradients: each of them runs the windows forward again. A
-/// graph that several windows read has a gradient per example, added in the order of the list; so
-/// results do not depend on the threads. Time O(windows * frames of a window * arcs).
+/// Only the inputs are kept for gradients: add_gradients() runs the windows forward again. The
+/// gradient of a graph is computed per example and summed in the order of the list, so results do
+/// not depend on the threads. Time O(windows * frames of a window * arcs).
 class OuterBatch {
  public:
   OuterBatch(const char* op, const std::vector<Graph>& graph_list,
@@ -35,7 +35,7 @@ class OuterBatch {
   Weights scores() const;
   /// Adds `deltas`, one per score, times the posteriors to the gradients of the factors.
   void add_gradients(const Weights& deltas, std::span<Gradient* const> grads) const;
-  /// Adds the derivative of these gradients along `tangents`, one per factor, and adds the
+  /// Adds the derivatives of these gradients along `tangents`, one per factor, to `grads`, and the
   /// derivatives of the scores to `jvps`.
   void add_hvps(const Weights& deltas, std::span<const Weights> tangents,
                 std::span<Gradient* const> grads, Gradient* jvps) const;

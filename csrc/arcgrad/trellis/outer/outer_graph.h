@@ -1,6 +1,6 @@
 #pragma once
 
-// A graph of an outer score, prepared for all windows of all emissions.
+// A graph of an outer score, with its weights converted once for all windows of all emissions.
 
 #include <algorithm>
 #include <bit>
@@ -16,8 +16,8 @@
 
 namespace arcgrad::trellis {
 
-/// If weights and emissions change a score by fewer binary orders of magnitude than this, scores
-/// and gradients stay within the range of a double.
+/// If weights and emissions change a score by fewer factors of 2 than this, scores and gradients
+/// stay within the range of a double.
 inline constexpr double kPlainBits = 900.0;
 
 /// A graph of an outer score, for recursions of type T: on scaled numbers (mantissa and exponent),
@@ -29,10 +29,10 @@ struct OuterGraph {
   /// The weights of in-terms and out-terms, and the scores of states before the first and after the
   /// last frame, as doubles. Empty if they are out of range.
   Buffer<double> plain;
-  /// A bound on the binary orders of magnitude by which the weights change a score in a window.
+  /// A bound on the factors of 2 by which the weights change a score in a window.
   double bits = kPlainBits;
 
-  /// The weights for recursions on scaled numbers, made on first need.
+  /// The weights for recursions on scaled numbers, computed on first use.
   const std::shared_ptr<const RowWeights<T>>& weights() const {
     once_.call([&] { weights_ = std::make_shared<const RowWeights<T>>(*factor); });
     return weights_;
@@ -40,7 +40,7 @@ struct OuterGraph {
 
   /// Sets `plain` and `bits` for windows of `frames` frames.
   void make_plain(int32_t frames) {
-    const TrellisGraph& graph = *factor->form;
+    const TrellisGraph& graph = *factor->trellis_graph;
     double reach = 0.0;
     for (size_t a = 0; a < factor->exponent.size(); ++a)
       if (factor->mantissa[a] > 0.0) reach = std::max(reach, std::abs(factor->exponent[a]) + 1.0);
@@ -62,17 +62,19 @@ struct OuterGraph {
         plain.push_back(score.is_zero() ? 0.0 : score.mantissa * pow2(score.exponent));
   }
   const double* in_weights() const { return plain.data(); }
-  const double* out_weights() const { return in_weights() + factor->form->in().num_terms(); }
-  const double* begin() const { return out_weights() + factor->form->out.num_terms(); }
-  const double* end() const { return begin() + factor->form->num_values; }
+  const double* out_weights() const {
+    return in_weights() + factor->trellis_graph->in().num_terms();
+  }
+  const double* begin() const { return out_weights() + factor->trellis_graph->out.num_terms(); }
+  const double* end() const { return begin() + factor->trellis_graph->num_values; }
 
  private:
   mutable ForkSafeOnce once_;
   mutable std::shared_ptr<const RowWeights<T>> weights_;
 };
 
-/// Sums of the posteriors of the out-terms of a graph, 8 for each: from scaled recursions, and from
-/// plain recursions, which leave out the factor of the weight.
+/// Sums of the posteriors of the out-terms of a graph, 8 lanes for each: from scaled recursions,
+/// and from plain recursions, which omit the factor exp(weight).
 template <class T>
 struct TermPosteriors {
   std::vector<T> scaled;

@@ -99,7 +99,7 @@ struct WindowLoops {
       high = alive & (q > high) ? q : high;
       low = alive & (q < low) ? q : low;
     }
-    // If all emissions are impossible, any unit will do.
+    // If all emissions are zero, the unit does not matter.
     const auto is_dead = high == I{} + kDead;
     high = is_dead ? I{} : high;
     low = is_dead ? I{} : low;

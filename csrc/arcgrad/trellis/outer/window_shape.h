@@ -1,10 +1,12 @@
 #pragma once
 
+// How windows are cut from the frames of an example.
+
 #include <cstdint>
 
 namespace arcgrad::trellis {
 
-/// How windows are cut from the frames of an example.
+/// The size of windows, and the distances between them and between their frames.
 struct WindowShape {
   int32_t size = 0;      // in frames; 0 for all of them
   int32_t stride = 1;    // from one window to the next

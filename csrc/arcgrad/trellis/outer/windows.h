@@ -1,6 +1,6 @@
 #pragma once
 
-// Scores and gradients of short windows of one example against many graphs.
+// WindowScorer: scores and gradients of short windows of one example against many graphs.
 
 #include <algorithm>
 #include <array>
@@ -26,10 +26,11 @@ const WindowTable<T>& window_table() {
 /// Scores windows of one example, 8 side by side, against one graph after the other.
 ///
 /// The emissions of a chunk of 8 windows are split into mantissas and exponents once for all
-/// graphs. Each frame of a chunk is scaled by the power of two of its largest emission. If what
-/// remains and the weights of a graph are bounded by kPlainBits, the forward-backward recursion
-/// runs in plain doubles and cannot overflow or underflow; else it runs on mantissas and exponents.
-/// Nothing is kept for gradients: add() runs the window forward again.
+/// graphs. Each frame of a chunk is divided by the power of two of its largest emission. If the
+/// range of the scaled emissions and of the weights of a graph is below kPlainBits, the
+/// forward-backward recursion runs in plain doubles and can neither overflow nor underflow; else it
+/// runs on mantissas and exponents. Nothing is kept for gradients: add() runs the window forward
+/// again.
 template <class T>
 class WindowScorer {
  public:
@@ -38,11 +39,11 @@ class WindowScorer {
       : op_(op), graphs_(graphs), view_(view), window_(window) {
     size_t most_values = 0, most_emitting = 0;
     for (const OuterGraph<T>& graph : graphs) {
-      const TrellisGraph& form = *graph.factor->form;
-      most_values = std::max(most_values, static_cast<size_t>(form.num_values));
-      most_emitting = std::max(most_emitting, static_cast<size_t>(form.num_emitting));
+      const TrellisGraph& trellis_graph = *graph.factor->trellis_graph;
+      most_values = std::max(most_values, static_cast<size_t>(trellis_graph.num_values));
+      most_emitting = std::max(most_emitting, static_cast<size_t>(trellis_graph.num_emitting));
     }
-    // One slot per label, and an impossible one for labels that the emissions lack.
+    // One slot per label, and one with score zero for labels that the emissions lack.
     num_slots_ = static_cast<size_t>(view.labels) + 1;
     for (const OuterGraph<T>& graph : graphs) {
       slot_of_.push_back(graph.label.data());
@@ -126,7 +127,8 @@ class WindowScorer {
   /// Adds delta times the posteriors of graph k to the gradient of the emissions, and to `terms`
   /// unless that is null.
   void add(size_t k, const double* deltas, TermPosteriors<T>* terms) {
-    const size_t num_terms = terms ? graphs_[k].factor->form->out.index.size() * kLanes : 0;
+    const size_t num_terms =
+        terms ? graphs_[k].factor->trellis_graph->out.index.size() * kLanes : 0;
     if (is_plain(k)) {
       if (terms) terms->plain.resize(num_terms);
       add_plain(k, deltas, terms ? terms->plain.data() : nullptr);
@@ -176,21 +178,21 @@ class WindowScorer {
     return {store.mantissa.get() + offset, store.exponent.get() + offset};
   }
   int64_t frame(int32_t lane, int32_t f) const { return window_.frame(first_ + lane, f); }
-  /// The slots of all labels of the emissions, and the impossible one.
+  /// The slots of all labels of the emissions, and the slot with score zero.
   Shape slots() const { return {0, 0, static_cast<int32_t>(num_slots_), nullptr, labels_.data()}; }
   Shape shape(size_t k) const {
-    const TrellisGraph& form = *graphs_[k].factor->form;
-    return {form.num_emitting, form.num_values, static_cast<int32_t>(num_slots_), slot_of_[k],
-            labels_.data()};
+    const TrellisGraph& trellis_graph = *graphs_[k].factor->trellis_graph;
+    return {trellis_graph.num_emitting, trellis_graph.num_values, static_cast<int32_t>(num_slots_),
+            slot_of_[k], labels_.data()};
   }
 
   bool is_plain(size_t k) const { return bits_ + graphs_[k].bits < kPlainBits; }
   PlainWindow plain_window(size_t k) const {
     const OuterGraph<T>& graph = graphs_[k];
-    const TrellisGraph& form = *graph.factor->form;
+    const TrellisGraph& trellis_graph = *graph.factor->trellis_graph;
     return {shape(k),
-            {form.in().offset.data(), form.in().index.data(), graph.in_weights()},
-            {form.out.offset.data(), form.out.index.data(), graph.out_weights()},
+            {trellis_graph.in().offset.data(), trellis_graph.in().index.data(), graph.in_weights()},
+            {trellis_graph.out.offset.data(), trellis_graph.out.index.data(), graph.out_weights()},
             graph.begin(),
             graph.end(),
             plain_emissions_.get(),
@@ -220,13 +222,13 @@ class WindowScorer {
       unit[l] = is_wanted ? static_cast<Exponent<T>>(total_[l].exponent) : 0;
     }
     const OuterGraph<T>& graph = graphs_[k];
-    const TrellisGraph& form = *graph.factor->form;
+    const TrellisGraph& trellis_graph = *graph.factor->trellis_graph;
     const RowWeights<T>& weights = *graph.weights();
-    const WeightedRows<T> out{form.out.offset.data(), form.out.index.data(),
+    const WeightedRows<T> out{trellis_graph.out.offset.data(), trellis_graph.out.index.data(),
                               weights.out_mantissa.data(), weights.out_exponent.data()};
     const Scores<T> b = at(values_, window_.size + 1, values_size_),
                     g = at(values_, window_.size + 2, values_size_);
-    fill(form, weights.end_mantissa, weights.end_exponent, b);
+    fill(trellis_graph, weights.end_mantissa, weights.end_exponent, b);
     for (int32_t f = window_.size; f >= 1; --f) {
       const Scores<T> emissions = at(emissions_, f - 1, num_slots_ * kLanes);
       const Scores<T> before = at(values_, f - 1, values_size_);
@@ -246,12 +248,13 @@ class WindowScorer {
   void check(int32_t f) const {
     for (int32_t l = 0; l < count_; ++l)
       for (const OuterGraph<T>& graph : graphs_)
-        check_emissions(op_, graph.factor->form->labels, view_, static_cast<int32_t>(frame(l, f)));
+        check_emissions(op_, graph.factor->trellis_graph->labels, view_,
+                        static_cast<int32_t>(frame(l, f)));
   }
 
-  static void fill(const TrellisGraph& form, const std::vector<T>& mantissa,
+  static void fill(const TrellisGraph& trellis_graph, const std::vector<T>& mantissa,
                    const std::vector<Q>& exponent, Scores<T> to) {
-    for (size_t v = 0; v < static_cast<size_t>(form.num_values); ++v)
+    for (size_t v = 0; v < static_cast<size_t>(trellis_graph.num_values); ++v)
       for (size_t l = 0; l < kLanes; ++l) {
         to.mantissa[v * kLanes + l] = mantissa[v];
         to.exponent[v * kLanes + l] = exponent[v];
@@ -260,13 +263,13 @@ class WindowScorer {
 
   void forward(size_t k) {
     const OuterGraph<T>& graph = graphs_[k];
-    const TrellisGraph& form = *graph.factor->form;
-    const Rows& rows = form.in();
+    const TrellisGraph& trellis_graph = *graph.factor->trellis_graph;
+    const Rows& rows = trellis_graph.in();
     const RowWeights<T>& weights = *graph.weights();
     const WeightedRows<T> in{rows.offset.data(), rows.index.data(), weights.in_mantissa.data(),
                              weights.in_exponent.data()};
     Scores<T> from = at(values_, 0, values_size_);
-    fill(form, weights.begin_mantissa, weights.begin_exponent, from);
+    fill(trellis_graph, weights.begin_mantissa, weights.begin_exponent, from);
     for (int32_t f = 1; f <= window_.size; ++f) {
       const Scores<T> to = at(values_, f, values_size_);
       lanes_.forward(shape(k), in, at(emissions_, f - 1, num_slots_ * kLanes), from, to);
@@ -285,13 +288,13 @@ class WindowScorer {
   /// Adds the posteriors of the epsilon arcs after the last frame.
   void add_ends(size_t k, T* terms) const {
     const Factor& factor = *graphs_[k].factor;
-    const TrellisGraph& form = *factor.form;
-    if (form.num_values == form.num_emitting) return;
+    const TrellisGraph& trellis_graph = *factor.trellis_graph;
+    if (trellis_graph.num_values == trellis_graph.num_emitting) return;
     const Scores<T> v = at(values_, window_.size, values_size_);
-    for (size_t i = 0; i < static_cast<size_t>(form.num_values); ++i)
-      for (int32_t t = form.out.offset[i]; t < form.out.offset[i + 1]; ++t) {
-        const int32_t s = form.out.index[t], a = form.out.arc[t];
-        if (s < form.num_emitting || a < 0 || factor.end[s].is_zero()) continue;
+    for (size_t i = 0; i < static_cast<size_t>(trellis_graph.num_values); ++i)
+      for (int32_t t = trellis_graph.out.offset[i]; t < trellis_graph.out.offset[i + 1]; ++t) {
+        const int32_t s = trellis_graph.out.index[t], a = trellis_graph.out.arc[t];
+        if (s < trellis_graph.num_emitting || a < 0 || factor.end[s].is_zero()) continue;
         for (size_t l = 0; l < kLanes; ++l) {
           const double m = static_cast<double>(v.mantissa[i * kLanes + l]) * factor.mantissa[a] *
                            factor.end[s].mantissa * static_cast<double>(last_scale_[l]);
@@ -308,7 +311,7 @@ class WindowScorer {
   const std::vector<OuterGraph<T>>& graphs_;
   Emissions view_;
   WindowShape window_;
-  const LanesTable<T>& lanes_ = lanes_steps<T>();
+  const LanesTable<T>& lanes_ = lanes_loops<T>();
   const WindowTable<T>& table_ = window_table<T>();
   size_t num_slots_ = 0, values_size_ = 0;
   std::vector<int32_t> labels_;
@@ -316,9 +319,9 @@ class WindowScorer {
   std::deque<std::vector<int32_t>> own_slots_;  // if they differ from the labels
   AlignedBuffer<T> converted_;
   ScaledArray emissions_, values_;
-  AlignedBuffer<double> plain_emissions_, plain_values_;
-  /// The exponents that plain scores are relative to, and the binary orders of magnitude by which
-  /// emissions may change them.
+  Block<double> plain_emissions_, plain_values_;
+  /// The exponents to which plain scores are relative, and the factors of 2 by which emissions may
+  /// change scores.
   std::array<double, kLanes> unit_{};
   double bits_ = 0.0;
   std::vector<T> posteriors_, gradients_;
