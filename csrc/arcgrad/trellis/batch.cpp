@@ -148,7 +148,8 @@ std::vector<double> Batch::frame_scores(size_t i) const {
   return {};
 }
 
-/// Adds the gradients of the emissions of a chunk; returns those of the arcs of its graph.
+/// Adds the gradients of the emissions of a chunk, and returns the gradient of the arcs of its
+/// graph.
 Buffer<double> Batch::run_gradient_job(const GradientJob& job, const EmissionsGrads& to) {
   const auto& [flow, chunk, first] = job;
   const Batch& batch = *flow.batch;

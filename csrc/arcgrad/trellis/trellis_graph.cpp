@@ -41,8 +41,8 @@ std::vector<int32_t> epsilon_order(int32_t num_nodes, const std::vector<int32_t>
   return order;
 }
 
-/// Runs of arcs with the same source. In dense graphs the arcs of a node often repeat those of the
-/// node before, and comparing two runs is faster than processing every arc.
+/// Runs of arcs with the same source. In dense graphs a run often has the same destinations and
+/// labels as the previous run, and comparing two runs is faster than processing every arc.
 struct ArcRuns {
   std::span<const int32_t> src, dst, label;
 
@@ -278,29 +278,24 @@ bool TrellisGraph::has_inner_non_emitting() const {
 void TrellisGraph::find_offsets() {
   constexpr int32_t kFarthest = 64;  // the padding of rows grows with the offsets
   if (num_emitting == 0 || has_inner_non_emitting()) return;
-  // The distances found, and for each of them the last state with such an arc.
+  // The offsets found, and for each the last state with such an arc.
   std::array<int32_t, kMostDiagonals> found, last;
   int32_t count = 0;
   int64_t terms = 0;
   for (int32_t p = 0; p < num_emitting; ++p)
     for (int32_t k = out.offset[p]; k < middle[p]; ++k) {
-      const int32_t distance = out.index[k] - p;
+      const int32_t offset = out.index[k] - p;
       ++terms;
       int32_t i = 0;
-      while (i < count && found[i] != distance) ++i;
+      while (i < count && found[i] != offset) ++i;
       if (i == count) {
-        if (count == kMostDiagonals || std::abs(distance) > kFarthest) return;
-        found[count++] = distance;
+        if (count == kMostDiagonals || std::abs(offset) > kFarthest) return;
+        found[count++] = offset;
       } else if (last[i] == p) {
-        return;  // two arcs between the same states would need the same cell of a diagonal
+        return;  // parallel arcs: a diagonal has one cell per pair of states
       }
       last[i] = p;
     }
-  // A diagonal has one cell per pair of states, so parallel arcs do not fit.
-  for (int32_t p = 0; p < num_emitting; ++p)
-    for (int32_t k = out.offset[p]; k < middle[p]; ++k)
-      for (int32_t j = out.offset[p]; j < k; ++j)
-        if (out.index[j] == out.index[k]) return;
   // Diagonals with mostly missing arcs would waste time.
   constexpr int64_t kMostCellsPerTerm = 4;
   if (int64_t{count} * num_emitting > kMostCellsPerTerm * terms + 64) return;

@@ -3,7 +3,7 @@
 // The loops of best paths. A row holds, for each state, the best score from there to the end with
 // some number of frames left; each loop computes a row from the row with one frame less. Weights
 // and emissions are added in the type T of the weights of the product, and scores are doubles, so
-// that scores equal those of the product to the last bit.
+// that scores are equal, to the last bit, to the scores of the composed graph.
 
 #include <cstdint>
 

@@ -37,7 +37,7 @@ class BestRecursion {
     num_emissions_ = is_by_state ? before_ + graph.padded + graph.reach_after
                                  : static_cast<int64_t>(trellis_graph.labels.size()) * lanes;
     // Initializes the entries that are never written: padding, and labels that the emissions lack.
-    emissions_ = Block<T>(num_emissions_);
+    emissions_ = AlignedBuffer<T>(num_emissions_);
     std::fill_n(emissions_.get(), num_emissions_,
                 is_by_state ? T{0} : -std::numeric_limits<T>::infinity());
     if (is_by_state) {
@@ -71,7 +71,7 @@ class BestRecursion {
       }
     } else if (graph.loop == BestLoop::terms) {
       if (graph.is_plain)
-        scratch_ = Block<double>(static_cast<int64_t>(trellis_graph.num_emitting) * lanes);
+        scratch_ = AlignedBuffer<double>(static_cast<int64_t>(trellis_graph.num_emitting) * lanes);
       terms_ = graph.terms;
       terms_.scratch = scratch_.get();
       const bool is_one = lanes == 1, is_four = lanes == 4;

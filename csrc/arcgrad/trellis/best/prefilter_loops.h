@@ -37,7 +37,7 @@ struct PrefilterTable {
   bool (*read)(int32_t num_slots, const int32_t* label, const float* const* row,
                const int64_t* stride, const int32_t* count, const float* base, float* to,
                PrefilterRange* range);
-  /// Computes the scores to the end of a row from those of the row before.
+  /// Computes the scores to the end of a row from the previous row.
   void (*terms)(const PrefilterTerms& terms, const float* before, float* row);
   /// Adds its emission to each emitting state.
   void (*enter)(int32_t num_emitting, const int32_t* slot, const float* emissions, float* row,

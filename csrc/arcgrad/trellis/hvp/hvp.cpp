@@ -57,10 +57,10 @@ class HvpRecursion {
     const int64_t spare = graph.is_diagonal ? kHvpLanes : 0;
     slots_ = HvpScores::impossible(num_slots_ * lanes_ + spare);
     emitting_ = HvpScores::impossible(graph.padded);
-    logarithms_ = Block<double>(num_slots_ * lanes_ + spare, kNegInf);
-    tangents_ = Block<double>(num_slots_ * lanes_ + spare, 0.0);
-    posterior_ =
-        Block<double>(std::max(graph.padded, int64_t{trellis_graph_.num_emitting} * lanes_));
+    logarithms_ = AlignedBuffer<double>(num_slots_ * lanes_ + spare, kNegInf);
+    tangents_ = AlignedBuffer<double>(num_slots_ * lanes_ + spare, 0.0);
+    posterior_ = AlignedBuffer<double>(
+        std::max(graph.padded, int64_t{trellis_graph_.num_emitting} * lanes_));
     centers_.resize(static_cast<size_t>(frames_) + 2);
   }
 
@@ -356,9 +356,9 @@ class HvpRecursion {
   int64_t frame_size_ = 0;
   HvpScores v_, b_, g_;  // of all frames, and of one
   int64_t num_slots_ = 0;
-  HvpScores slots_, emitting_;           // emissions of a frame
-  Block<double> logarithms_, tangents_;  // of emissions, one example after the other
-  Block<double> posterior_;
+  HvpScores slots_, emitting_;                   // emissions of a frame
+  AlignedBuffer<double> logarithms_, tangents_;  // of emissions, one example after the other
+  AlignedBuffer<double> posterior_;
   std::vector<PerLane> centers_;  // subtracted from the tangents of each frame
   std::array<bool, kHvpLanes> is_possible_{};
   PerLane unit_{};

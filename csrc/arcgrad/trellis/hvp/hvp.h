@@ -16,7 +16,7 @@ struct HvpExample {
   EmissionsGrad grad;
 };
 
-/// Hessian-vector products of the scores of examples that share a graph; `arc_tangents` is empty
+/// Hessian-vector products of the scores of examples with the same graph; `arc_tangents` is empty
 /// for zeros. Adds `scale` times the derivative of the posteriors along the tangents to `grad` of
 /// each example and to `arcs`, unless these are empty. Sets `jvps` to the derivatives of the
 /// scores. All computations are in double.

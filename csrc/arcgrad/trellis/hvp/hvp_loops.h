@@ -1,7 +1,7 @@
 #pragma once
 
 // The loops of Hessian-vector products, all in double. A score is mantissa * 2^exponent with a
-// whole exponent; an impossible score has mantissa 0 and exponent -inf. Each score has a tangent:
+// integer exponent; an impossible score has mantissa 0 and exponent -inf. Each score has a tangent:
 // the mean, over its paths, of the tangents of their scores.
 
 #include <cstdint>
@@ -157,7 +157,7 @@ struct HvpLoops {
   using F = typename L::F;
   using I = typename L::I;
 
-  /// 2^exponent for whole numbers of at most 1023; 0 below -1022 and for NaN.
+  /// 2^exponent for integers of at most 1023; 0 below -1022 and for NaN.
   ARCGRAD_INLINE static F power(F exponent) {
     const F biased = larger<F>(exponent, F{} - 1023.0) + (1023.0 + 0x1p52);
     return bits_as<F>(bits_as<I>(biased) << 52);

@@ -43,7 +43,7 @@ class DenseRun : public Run {
  private:
   /// The examples that are computed in type T.
   template <class T>
-  struct TypedExamples {
+  struct PrecisionGroup {
     std::vector<size_t> examples;
     std::unique_ptr<DenseRecursion<T>> recursion;
 
@@ -62,8 +62,8 @@ class DenseRun : public Run {
 
   bool has_failed_ = false;
   std::shared_ptr<DenseFactor> shared_;
-  TypedExamples<float> narrow_;
-  TypedExamples<double> wide_;
+  PrecisionGroup<float> narrow_;
+  PrecisionGroup<double> wide_;
 };
 
 DenseRun::DenseRun(std::shared_ptr<const Factor> factor, std::span<const Emissions> examples,

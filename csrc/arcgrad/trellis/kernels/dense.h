@@ -208,7 +208,7 @@ class DenseRecursion {
   std::vector<Scale> scales_;
   /// All frames, or v of every stride-th frame.
   DenseSegment all_;
-  std::vector<Block<T>> kept_;
+  std::vector<AlignedBuffer<T>> kept_;
 };
 
 }  // namespace arcgrad::trellis::dense

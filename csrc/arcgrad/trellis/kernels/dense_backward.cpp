@@ -51,8 +51,8 @@ void DenseRecursion<T>::backward(std::span<const double> deltas,
   const int32_t last = frames(active[0]);
   const size_t parts = num_parts(most * trellis_graph_.num_emitting * width_);
   // v of the previous frame and f, for as many frames as fit a block.
-  Block<T> block_v, block_f;
-  std::vector<Block<T>> scratch(sums ? parts : 0);
+  AlignedBuffer<T> block_v, block_f;
+  std::vector<AlignedBuffer<T>> scratch(sums ? parts : 0);
   int64_t filled = 0;
   bool is_block_full = false;
   if (sums) {
@@ -156,7 +156,7 @@ void DenseRecursion<T>::add_gradients(std::span<const double> deltas,
   sums.first.resize(static_cast<size_t>(trellis_graph_.num_emitting));
   sums.last.resize(static_cast<size_t>(trellis_graph_.num_emitting));
   const int64_t size = padded(trellis_graph_.num_emitting, kOuterPad) * width_;
-  sums.between = Block<double>(size);
+  sums.between = AlignedBuffer<double>(size);
   double largest = 0.0;
   for (size_t i = 0; i < examples_.size(); ++i) {
     if (failed_[i] || scores_[i] == -kInf) continue;
@@ -222,7 +222,7 @@ std::vector<double> DenseRecursion<T>::frame_scores(size_t example) const {
   std::vector<double> deltas(examples_.size(), 0.0);
   deltas[example] = 1.0;
   backward(deltas, {}, nullptr, &out);
-  // The scales of b are included already; add those of v.
+  // The scales of b are included already; add the scales of v.
   const auto row = static_cast<int64_t>(std::ranges::find(order_, example) - order_.begin());
   double before = 0.0;
   for (size_t t = 1; t <= count; ++t) {

@@ -1,6 +1,6 @@
 // Packs the weights of a graph for the `dense` kernel: the matrix of its arcs and its transpose in
 // panels, as blocked matrix products read them (Goto and van de Geijn 2008), and the scores of the
-// first frame. All examples of a graph share the result.
+// first frame. This happens once for all examples of a graph.
 
 #include <cmath>
 

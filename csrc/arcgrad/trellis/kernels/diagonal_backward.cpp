@@ -91,7 +91,7 @@ void DiagonalRun<T>::run_backward(double delta, const EmissionsGrad& wanted, std
                                   double* frame_scores) const {
   const int64_t after = std::max(high_offset_, 0), before = std::max(-low_offset_, 0);
   const RowStore<T> two(2, before, padded_states_, after);
-  const Block<T> posterior(padded_states_, T(0));
+  const AlignedBuffer<T> posterior(padded_states_, T(0));
   DiagonalSegment segment;
   if (stride_ > 1) {
     const int64_t count = std::min(stride_, frames_);

@@ -83,7 +83,7 @@ ARCGRAD_INLINE L<float>::F exp_within(L<float>::F x) {
   F p = (4.166838750e-2f + r * 8.368711216e-3f) + r2 * 1.381461051e-3f;
   p = p * r2 + (4.999999345e-1f + r * 1.666652068e-1f);
   p = (p * r2 + r) + 1.0f;
-  // The low bits of the shifted number are those of the exponent.
+  // The low bits of the shifted number hold the exponent.
   return bits_as<F>(bits_as<U>(p) + (bits_as<U>(shifted) << L<float>::kFractionBits));
 }
 

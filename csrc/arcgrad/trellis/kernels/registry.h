@@ -31,8 +31,8 @@ struct KernelEntry {
   bool (*is_chosen)(const Workload& work);
   /// Why, as `explain` shows it.
   std::string (*reason)(const Workload& work);
-  /// The number of examples that run side by side. It does not depend on the number of threads,
-  /// because the order of sums over examples depends on it.
+  /// The number of examples that run side by side, at most 64. It does not depend on the number of
+  /// threads, because the order of sums over examples depends on it.
   size_t (*chunk_size)(size_t num_examples);
   /// Runs a chunk forward. Returns null for numbers that it cannot represent; then run_lanes() must
   /// run the chunk. Null pointer: products are materialised instead.

@@ -319,7 +319,7 @@ class WindowScorer {
   std::deque<std::vector<int32_t>> own_slots_;  // if they differ from the labels
   AlignedBuffer<T> converted_;
   ScaledArray emissions_, values_;
-  Block<double> plain_emissions_, plain_values_;
+  AlignedBuffer<double> plain_emissions_, plain_values_;
   /// The exponents to which plain scores are relative, and the factors of 2 by which emissions may
   /// change scores.
   std::array<double, kLanes> unit_{};
