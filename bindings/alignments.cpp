@@ -1,3 +1,5 @@
+// Bindings of alignment graphs, with their documentation.
+
 #include "arcgrad/tokens/alignments.h"
 
 #include "common.h"

@@ -1,3 +1,5 @@
+// Bindings of files, with their documentation.
+
 #include "arcgrad/io/io.h"
 
 #include <nanobind/stl/filesystem.h>

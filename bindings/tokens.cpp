@@ -1,3 +1,5 @@
+// Bindings of token rules and token graphs, with their documentation.
+
 #include "arcgrad/tokens/tokens.h"
 
 #include <nanobind/stl/pair.h>

@@ -1,3 +1,5 @@
+// Bindings of prefix trees; the Python package wraps and documents them.
+
 #include "arcgrad/tokens/trie.h"
 
 #include "common.h"

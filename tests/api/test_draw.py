@@ -147,7 +147,7 @@ def test_a_product_that_is_too_large_is_refused_without_materializing_it(tmp_pat
     star = ag.remove(ag.closure(ag.linear_graph(1, 30)))
     product = ag.intersect(star, ag.linear_graph(3000, 30))
     assert product._repr_svg_() is None
-    with pytest.raises(ValueError, match=r"draw: .*, but it has up to \d+ nodes .* not built"):
+    with pytest.raises(ValueError, match=r"draw: .*, but it has up to \d+ nodes .* lazy product"):
         ag.draw(product, tmp_path / "graph.svg")
     assert "not built" in repr(product)
     # The sizes of the factors alone do not show that this product is small.

@@ -1,5 +1,7 @@
 #pragma once
 
+// Composition of the nodes, arcs and labels of two graphs, without weights.
+
 #include "arcgrad/autograd/arc_map.h"
 
 namespace arcgrad {

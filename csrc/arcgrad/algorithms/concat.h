@@ -1,5 +1,7 @@
 #pragma once
 
+// Concatenation, for the ops concat and power.
+
 #include <vector>
 
 #include "arcgrad/core/graph.h"

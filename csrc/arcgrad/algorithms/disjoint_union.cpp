@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+// Each graph of the result is a shifted copy, so its arc map is an offset.
+
 namespace arcgrad {
 
 DisjointUnion::DisjointUnion(const char* op, std::vector<Graph> graphs, int32_t first_node,

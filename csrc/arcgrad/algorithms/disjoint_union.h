@@ -1,5 +1,7 @@
 #pragma once
 
+// The rational operations: union, concatenation and closure.
+
 #include <span>
 #include <vector>
 

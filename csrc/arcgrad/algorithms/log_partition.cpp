@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+// With Z the sum over accepted paths of exp(score), the gradient of log Z is the posterior of each
+// arc, and the Hessian times a tangent is the tangent of the posteriors. Both come from PathScores,
+// seeded at each accept node with the probability of ending there.
+
 namespace arcgrad {
 namespace {
 

@@ -1,5 +1,7 @@
 #pragma once
 
+// The forward score over the arcs of a graph, with first and second derivatives.
+
 #include <memory>
 #include <vector>
 

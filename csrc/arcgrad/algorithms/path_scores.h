@@ -1,5 +1,7 @@
 #pragma once
 
+// Single-source shortest distances in the log and the tropical semiring, with derivatives.
+
 #include <cstdint>
 #include <optional>
 #include <span>

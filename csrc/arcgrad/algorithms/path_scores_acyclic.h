@@ -1,5 +1,7 @@
 #pragma once
 
+// The recursions of PathScores in the log semiring without cycles.
+
 #include "arcgrad/algorithms/path_table.h"
 
 namespace arcgrad {

@@ -1,5 +1,7 @@
 #pragma once
 
+// The recursions of PathScores in the tropical semiring without cycles, and the traceback.
+
 #include "arcgrad/algorithms/path_table.h"
 
 namespace arcgrad {

@@ -1,5 +1,7 @@
 #pragma once
 
+// The recursion of PathScores with cycles.
+
 #include "arcgrad/algorithms/path_table.h"
 
 namespace arcgrad {

@@ -6,6 +6,10 @@
 #include "arcgrad/algorithms/compose_topologies.h"
 #include "arcgrad/runtime/error.h"
 
+// The trellis computes the scores of a product from its two factors and records them as functions
+// of the factors. Only an op that reads the arcs of a product builds them, by compose_topologies(),
+// and only then is ProductRule used.
+
 namespace arcgrad {
 namespace {
 

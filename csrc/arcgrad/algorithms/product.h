@@ -1,5 +1,7 @@
 #pragma once
 
+// Composition as an op. The composition with emissions is lazy.
+
 #include <memory>
 
 #include "arcgrad/autograd/arc_map.h"

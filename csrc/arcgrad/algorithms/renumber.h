@@ -1,5 +1,7 @@
 #pragma once
 
+// Subgraphs and permutations of a topology.
+
 #include <span>
 
 #include "arcgrad/core/topology.h"

@@ -6,6 +6,8 @@
 #include "arcgrad/io/io.h"
 #include "arcgrad/runtime/error.h"
 
+// The DOT language of Graphviz. Start nodes are bold, accept nodes have a double circle.
+
 namespace arcgrad {
 namespace {
 

@@ -18,6 +18,9 @@
 #include <xlocale.h>
 #endif
 
+// A file is replaced by writing a temporary file in the same folder and renaming it, so that
+// readers see the old or the new content.
+
 namespace arcgrad {
 namespace {
 

@@ -1,5 +1,6 @@
-// Reading and atomically replacing files.
 #pragma once
+
+// Reading and atomically replacing files.
 
 #include <string>
 #include <string_view>

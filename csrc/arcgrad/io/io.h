@@ -1,5 +1,6 @@
-// Files: the binary format, the text format of gtn, and Graphviz.
 #pragma once
+
+// Files: the binary format, the text format of gtn, and Graphviz.
 
 #include <cstdint>
 #include <string>

@@ -14,12 +14,13 @@
 // Frame-synchronous Viterbi beam search (token passing): the composition of the graph with the
 // emissions is built frame by frame, and only where its best scores are within the beam.
 //
-// Between two frames, score(n) is the best score of the paths to node n of the graph. A frame takes
-// all arcs with labels from the active nodes, score(d) = max(score(s) + weight + emission); then
-// epsilon arcs are followed by Bellman-Ford with a queue, until no score improves; then nodes below
-// the beam or beyond max_active become inactive. Invariant: the lattice is in topological order,
-// and has the best path to every active node. The arcs of kept nodes join the lattice; at the end a
-// forward-backward pass removes arcs that are not within lattice_beam of the best path.
+// Between two frames, score(n) is the best score of the paths to node n of the graph. At a frame,
+// all labelled arcs that leave active nodes are taken: score(d) = max(score(s) + weight +
+// emission). Then epsilon arcs are followed by Bellman-Ford with a queue, until no score improves.
+// Then nodes below the beam or beyond max_active become inactive. Invariant: the lattice is in
+// topological order, and has the best path to every active node. The arcs of kept nodes join the
+// lattice; at the end a forward-backward pass removes arcs that are not within lattice_beam of the
+// best path.
 //
 // A frame costs O(active nodes + arcs that leave them + epsilon arcs followed), whatever the size
 // of the graph.
@@ -86,7 +87,7 @@ class BeamSearch {
     int32_t id = kDropped;
   };
   static constexpr int32_t kDropped = -1, kKept = -2;
-  /// A node whose arcs take the next frame.
+  /// A node whose arcs are taken at the next frame.
   struct Active {
     int32_t node, id;
     double score;

@@ -4,6 +4,8 @@
 #include "arcgrad/ops.h"
 #include "arcgrad/ops/weight_key.h"
 
+// Graphs are compared as they are stored first, and then as sorted lists of arcs.
+
 namespace arcgrad {
 namespace {
 

@@ -6,6 +6,9 @@
 #include "arcgrad/runtime/grad_mode.h"
 #include "arcgrad/runtime/random.h"
 
+// A randomized test: random paths are drawn from both graphs, and the two strings of each path must
+// have the same score in both graphs: the forward score of the graph composed with the strings.
+
 namespace arcgrad {
 namespace {
 

@@ -6,13 +6,15 @@
 #include "arcgrad/runtime/error.h"
 #include "arcgrad/runtime/random.h"
 
+// Ancestral sampling: with scores from the accept nodes backwards, the local posterior of an arc is
+// the probability of taking it at its source; the rest, at an accept node, is the probability of
+// ending there.
+
 namespace arcgrad {
 
 Graph sample(const Graph& graph, int64_t max_length, std::optional<uint64_t> seed) {
   require(max_length >= 0, "sample", "max_length must be 0 or more, but it is ", max_length);
   const Topology& t = graph.topology();
-  // With scores from the accept nodes backwards, the local posterior of an arc is the probability
-  // of taking it at its source; the rest, at an accept node, is the probability of ending there.
   const PathScores scores(
       graph.topology_ptr(), graph.weights(), t.accept(),
       {.op = "sample", .direction = Direction::reverse, .keep = true, .targets = t.start()});

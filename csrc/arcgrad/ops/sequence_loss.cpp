@@ -6,6 +6,9 @@
 #include "arcgrad/ops.h"
 #include "arcgrad/trellis/forward_score.h"
 
+// The trellis computes losses of explicit acceptors in one pass over the emissions. Other losses
+// are composed from forward scores.
+
 namespace arcgrad {
 namespace {
 

@@ -1,5 +1,6 @@
-// Alignment graphs: all frame-level label sequences that a target allows.
 #pragma once
+
+// Alignment graphs: all frame-level label sequences that a target allows.
 
 #include <cstdint>
 #include <span>

@@ -9,6 +9,9 @@
 #include "arcgrad/runtime/fork_safe_once.h"
 #include "arcgrad/runtime/parallel.h"
 
+// The token graph is a transducer from frame labels to tokens; composed with a target, it accepts
+// the alignments of the target (CTC: Graves et al. 2006; ASG: Collobert et al. 2016).
+
 namespace arcgrad {
 namespace {
 

@@ -1,5 +1,6 @@
-// Token rules (CTC, ASG and variants) and the graphs that they define.
 #pragma once
+
+// Token rules (CTC, ASG and variants) and the graphs that they define.
 
 #include <cstddef>
 #include <cstdint>

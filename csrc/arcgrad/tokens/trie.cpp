@@ -7,6 +7,9 @@
 
 #include "arcgrad/runtime/error.h"
 
+// The trie is built from sorted spellings, each of which shares its prefix with the one before. The
+// children and entries of all nodes are arrays grouped by node.
+
 namespace arcgrad {
 namespace {
 

@@ -1,5 +1,6 @@
-// A prefix tree over spellings; the basis of lexicon graphs and word piece decompositions.
 #pragma once
+
+// A prefix tree over spellings; the basis of lexicon graphs and word piece decompositions.
 
 #include <cstdint>
 #include <span>
