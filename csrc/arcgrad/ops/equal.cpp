@@ -4,7 +4,7 @@
 #include "arcgrad/ops.h"
 #include "arcgrad/ops/weight_key.h"
 
-// Graphs are compared as they are stored first, and then as sorted lists of arcs.
+// Compares the arcs in the order in which they are stored and, if that differs, sorted.
 
 namespace arcgrad {
 namespace {

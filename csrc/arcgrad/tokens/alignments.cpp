@@ -10,14 +10,6 @@
 #include "arcgrad/ops.h"
 #include "arcgrad/runtime/error.h"
 
-namespace arcgrad {
-namespace {
-
-/// Consecutive ids from `begin` up to but not including `end`.
-struct Range {
-  int32_t begin = 0, end = 0;
-};
-
 // Builds alignment graphs directly from a target, without composing it with the token graph.
 //
 // An occurrence is a pair (node of the target, token label that enters it); parallel arcs with the
@@ -27,6 +19,14 @@ struct Range {
 // input side of compose(tokens.graph(), target) without epsilon arcs, in O(nodes + arcs) time.
 //
 // A target is a Sequence or a Lattice: two classes with the same members.
+
+namespace arcgrad {
+namespace {
+
+/// Consecutive ids from `begin` up to but not including `end`.
+struct Range {
+  int32_t begin = 0, end = 0;
+};
 
 /// A target that is one label sequence: occurrence i goes from node i to node i + 1.
 class Sequence {
