@@ -78,7 +78,8 @@ struct HvpGraph {
   HvpRows in, out;
   /// The score of each state before the first frame, and of ending a path in it after the last.
   HvpScores begin, end;
-  /// The emitting states by label: those of slot s are [slot_offset[s], slot_offset[s + 1]).
+  /// The emitting states by label: slot s has slot_state[slot_offset[s]] to
+  /// slot_state[slot_offset[s + 1] - 1].
   std::vector<int32_t> slot_offset, slot_state;
   bool has_all_labels = true;  // whether the labels are consecutive
   /// Of diagonals: their reach beyond the emitting states, the padded number of states, and the arc

@@ -1,6 +1,6 @@
 #pragma once
 
-// The loops of Hessian-vector products, all in double. A score is mantissa * 2^exponent with a
+// The loops of Hessian-vector products, all in double. A score is mantissa * 2^exponent with an
 // integer exponent; an impossible score has mantissa 0 and exponent -inf. Each score has a tangent:
 // the mean, over its paths, of the tangents of their scores.
 

@@ -8,15 +8,11 @@
 //
 //     top = max over terms of exponent,   sum = sum over terms of mantissa * 2^(exponent - top)
 //
-// power() builds the factor 2^(exponent - top) from bits, normalize() moves the exponent bits of
-// the sum into `exponent`, and split_exp() converts weights, with a polynomial for the fraction.
-// Terms below 2^-126 (double: 2^-1022) of the largest are lost, which is far below rounding.
+// power() builds 2^(exponent - top) from bits, normalize() moves the exponent bits of the sum into
+// `exponent`, and split_exp() converts weights, with a polynomial for the fraction. Terms below
+// 2^-126 (double: 2^-1022) of the largest are lost, which is far below rounding.
 // Invariant: a score of zero has mantissa 0 and exponent kDead; the exponents of other scores are
 // above kFloor. Cost: two passes over the terms, each with a few integer operations.
-//
-// ARCGRAD_ISA is the namespace of the instruction set, so that the copies have different names. Do
-// not use the standard library here: the linker could use a template instance compiled for AVX2 in
-// the whole program.
 
 #include <cstddef>
 #include <cstdint>
@@ -26,6 +22,9 @@
 
 #include "arcgrad/trellis/isa/dispatch.h"
 
+// ARCGRAD_ISA is the namespace of the instruction set, so that the copies have different names. Do
+// not use the standard library here: the linker could use a template instance compiled for AVX2 in
+// the whole program.
 namespace arcgrad::trellis::ARCGRAD_ISA {
 
 /// A vector of `W` numbers of type T and the integers that match them.

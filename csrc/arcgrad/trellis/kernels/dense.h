@@ -171,10 +171,10 @@ class DenseRecursion {
   int64_t row_of(int32_t t) const { return offset_[static_cast<size_t>(t)]; }
   int32_t frames(int32_t row) const { return examples_[order_[static_cast<size_t>(row)]].frames; }
 
-  /// An emission that is below the largest of its frame by more than this is treated as -inf. This
-  /// is exact enough if the score is at most -kLowestMean per frame below the largest possible one:
-  /// with weights of at most 2, all (2 P)^frames paths through such emissions add at most e^-100 of
-  /// it.
+  /// If an emission minus the largest of its frame is below lowest_emission(), it is treated as
+  /// -inf. This is exact enough if the score minus the largest possible score is at least
+  /// kLowestMean per frame: with weights of at most 2, all (2 P)^frames paths through such
+  /// emissions add at most e^-100 of it.
   static constexpr double kLowestMean = -30.0;
   double lowest_emission(int32_t frames) const {
     return (kLowestMean - std::log(2.0 * trellis_graph_.num_emitting)) * frames - 100.0;

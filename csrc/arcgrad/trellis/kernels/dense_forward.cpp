@@ -1,8 +1,18 @@
 // The forward pass of the `dense` kernel, and the proof that its range of numbers is enough.
-// dense.cpp defines the recursion; DenseRange in dense_loops.h has the constants below.
-//
-// Underflow must not change results. If a number is lost from v or f, S loses at most the terms
-// that it would have added. With P states, there are two cases:
+// dense.cpp explains the algorithm.
+
+#include <cmath>
+#include <functional>
+#include <numbers>
+#include <numeric>
+
+#include "arcgrad/trellis/kernels/dense.h"
+
+namespace arcgrad::trellis::dense {
+
+// Why underflow does not change results. DenseRange in dense_loops.h has the constants. If a number
+// is lost from v or f, S loses at most the terms that it would have added. With P states, there are
+// two cases:
 //
 // - All of W is above 0 and spans at most 2^kFull. Then b' and u span at most P * 2^kFull for any
 //   emissions. All numbers below 2^-kFloor among the e, or below 2^-kFlush among the v, add at most
@@ -20,14 +30,6 @@
 // The forward pass checks all of this. An example outside the limits of float is computed in
 // double; outside the limits of double, another kernel computes the chunk.
 
-#include <cmath>
-#include <functional>
-#include <numbers>
-#include <numeric>
-
-#include "arcgrad/trellis/kernels/dense.h"
-
-namespace arcgrad::trellis::dense {
 namespace {
 
 /// Reads the emission of each state in one frame; pads `out` with -inf.

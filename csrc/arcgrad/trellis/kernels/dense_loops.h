@@ -166,7 +166,7 @@ template <class T>
 void join(const double* __restrict mantissa, const double* __restrict exponent, int64_t count,
           double base, T* __restrict to) {
   for (int64_t k = 0; k < count; ++k) {
-    // Adding 2^52 leaves the whole number in the low bits of the double, ready to be shifted.
+    // Adding 2^52 leaves the integer in the low bits of the double, ready to be shifted.
     const double shift = larger<double>(exponent[k] - base, -1023.0) + (1023.0 + 0x1p52);
     to[k] = static_cast<T>(mantissa[k] * bits_as<double>(bits_as<uint64_t>(shift) << 52));
   }
@@ -204,7 +204,7 @@ ARCGRAD_INLINE Vec<T> exp_below(Vec<T> x, Vec<T> peak) {
     const F p12 = c(1.0 / 479001600.0) + r * c(1.0 / 6227020800.0);
     p = p + (p8 + p12 * r4) * (r4 * r4);
   }
-  // The whole number is in the low bits of `shifted`.
+  // The integer is in the low bits of `shifted`.
   const I exponent = bits_as<I>(shifted) - bits_as<I>(round);
   p = p * bits_as<F>((exponent + L::kBias) << L::kFractionBits);
   p = d > lowest ? p : F{} + kFloor;
