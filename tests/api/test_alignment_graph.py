@@ -49,7 +49,7 @@ def targets_of(tokens, max_size=3):
 
 
 def assert_aligns(graph, tokens, target, length):
-    """The graph accepts frames of this length as often as they spell the target's sequences."""
+    """The language of the graph on frames of this length equals the definition."""
     assert graph.is_acceptor()
     found = language(ag.intersect(graph, frames_of(length, tokens.num_labels)))
     assert found == pytest.approx(alignments(tokens, length, target), abs=1e-9)
@@ -98,7 +98,7 @@ def test_alignments_of_the_empty_target():
     assert strings(alignment_graph(Tokens(3, blank="forced", min_blanks=3), [])) == only_blanks
 
 
-def test_repeats_of_asg_last_a_frame_or_more_each():
+def test_repeated_labels_of_asg_have_one_or_more_frames_each():
     graph = alignment_graph(Tokens.asg(2), [1, 1])
     score = ag.forward_score(ag.intersect(graph, ag.chain_graph([1, 1, 1, 1])))
     assert score.item() == pytest.approx(math.log(3))
@@ -302,7 +302,7 @@ def test_alignments_of_word_piece_decompositions():
 
 
 def test_a_dense_graph_may_be_a_target():
-    # Any two of three tokens, each with a weight of its own.
+    # Any two of three tokens, each with its own weight.
     values = np.random.default_rng(1).normal(size=(2, 3))
     target = ag.linear_graph(2, 3, values)
     tokens = Tokens.asg(3)

@@ -97,7 +97,7 @@ def test_one_infeasible_element_leaves_the_others_alone():
     assert weights(emissions[1].grad()) == pytest.approx(-np.array([1, 2, 1, 2]) / 3)
 
 
-def test_labels_may_be_any_whole_numbers():
+def test_labels_may_be_any_integers():
     emissions = ag.linear_graph(3, 4)
     expected = ctc_loss(emissions, [1, 2], 3).item()
     for target in ((1, 2), np.array([1, 2], np.int64), np.array([1, 2], np.uint8), range(1, 3)):

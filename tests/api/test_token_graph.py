@@ -88,7 +88,7 @@ def test_the_token_graph_is_built_once_and_cannot_be_changed_by_its_users():
 # Token graphs by operations
 
 
-def test_the_graphs_of_single_tokens_are_those_of_the_paper():
+def test_the_graphs_of_single_tokens_equal_the_paper():
     drawn = build(2, {0}, {1}, [(0, 1, 5, 5), (1, 1, 5, eps)])
     assert ag.isomorphic(token_graph(5), drawn)
     spike = build(2, {0}, {1}, [(0, 1, 5, 5)])

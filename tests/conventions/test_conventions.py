@@ -23,7 +23,7 @@ NOT_OPS = {
     *("save", "load", "savetxt", "loadtxt", "write_dot", "draw"),
 }
 
-# Modules whose names are checked, and what stands before these.
+# Modules whose names are checked, with their prefixes.
 MODULES = {
     "": ag,
     "tokens.": ag.tokens,

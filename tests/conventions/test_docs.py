@@ -23,7 +23,7 @@ def tree():
     return {f"/{path.relative_to(ROOT)}" for path in found if "__pycache__" not in path.parts}
 
 
-def test_links_lead_somewhere():
+def test_link_targets_exist():
     guides = [*MAPS, *DOCS.glob("*.md"), *FILES, INDEX]
     for path in guides:
         for target in re.findall(r"\]\((?!https?:)([^)#\s]+)(?:#[^)]*)?\)", path.read_text()):

@@ -18,7 +18,7 @@ GENERATED = ("docs/results/", "docs/generated/")
 # Texts of others, and words that a printed result may contain.
 EXEMPT = ("python/arcgrad/recipes/data/ocr_letters.txt",)
 
-# What must not be written, and what to write instead.
+# Forbidden words, and what to write instead.
 FORBIDDEN = {
     r"somebody": "the caller, the user, another thread",
     r"nobody": "no thread, no caller",

@@ -1,4 +1,4 @@
-"""Python modules import downwards only, and never in a circle.
+"""Python modules import downwards only, without cycles.
 
 Imports inside functions count: they run too. Imports for type checkers alone do not.
 """
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2] / "python"
 TOP = "arcgrad"
 
 # From the bottom to the top: a room may import rooms of the rows above it, and itself. The package
-# itself, which gathers what users see, is a room too.
+# itself, which exports the public names, is a room too.
 LAYERS = [
     {"_core"},
     {"_environment", "_files", "_grad_mode"},

@@ -1,4 +1,4 @@
-"""The rooms of the recipes: every file is in one, and imports point one way only.
+"""The rooms of the recipes: every file is in one, and imports go in one direction.
 
 Imports are read from the source, so that those inside of functions count as well.
 """

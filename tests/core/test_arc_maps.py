@@ -8,7 +8,7 @@ from tools import weights
 import arcgrad as ag
 
 eps = ag.epsilon
-# Odd numbers of arcs: what comes after them begins in the middle of a vector.
+# Odd numbers of arcs: the arcs after them begin in the middle of a vector.
 ARCS = 4003
 every_dtype = pytest.mark.parametrize("dtype", ["float32", "float64"])
 
@@ -152,7 +152,7 @@ class Silent:
         rank = np.arange(len(leaving)) - np.repeat(np.cumsum(ways) - ways, ways)
         src, dst = np.append(steps, leaving), np.append(steps + 1, leaving + 1 + 3 * rank)
         assert not ways[dst[len(steps) :]].any()
-        # The arcs of a node stay together, the silent ones among the others.
+        # The arcs of a node are contiguous, and silent ones are between the others.
         order = np.argsort(src, kind="stable")
         is_silent = (np.arange(len(src)) >= len(steps))[order]
         labels = rng.integers(0, 9, (2, len(src)))
@@ -192,7 +192,7 @@ def test_weights_of_removed_arcs_are_added_to_the_preceding_arcs(dtype, transduc
     src, dst, ilabel, olabel, _ = result.arcs()
     np.testing.assert_array_equal(src, given.src[arc])
     expected = np.where(after < 0, given.dst[arc], given.dst[after])
-    # The arcs that one becomes may have any order.
+    # The arcs that replace one arc may have any order.
     order, other = (np.lexsort((ends, arc)) for ends in (dst, expected))
     np.testing.assert_array_equal(dst[order], expected[other])
     np.testing.assert_array_equal(ilabel, given.labels[0][arc])

@@ -234,7 +234,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
-def test_a_worker_has_one_thread_unless_told_otherwise(method, tmp_path):
+def test_a_worker_has_one_thread_by_default(method, tmp_path):
     assert count_threads_in_child(tmp_path, method) == 1
     assert count_threads_in_child(tmp_path, method, before="", daemon=1) == 1
     assert count_threads_in_child(tmp_path, method, variable="3") == 3
@@ -382,7 +382,7 @@ def test_a_caught_exit_exception_does_not_stop_other_calls(number, threads):
 
 
 @pytest.mark.parametrize("number", [1, 4])
-def test_ctrl_c_ends_parallel_for_soon(number):
+def test_ctrl_c_stops_parallel_for(number):
     code = f"""
 import os, signal, threading, time
 import arcgrad as ag

@@ -49,7 +49,7 @@ def cyclic_arcs(draw):
 
 
 @given(cyclic_arcs())
-def test_best_paths_are_exact_whatever_the_weights(parts):
+def test_best_paths_are_exact_for_any_weights(parts):
     num_nodes, start, accept, arcs = parts
     graph, expected = build(num_nodes, start, accept, arcs), exact_best(start, accept, arcs)
     if expected == math.inf:

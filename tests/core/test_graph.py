@@ -34,7 +34,7 @@ def test_nodes_and_arcs_are_numbered_from_zero():
     assert [graph.add_arc(0, 1, 3), graph.add_arc(1, 2, 3, 4, 0.5)] == [0, 1]
 
 
-def test_an_arc_is_an_acceptors_unless_told_otherwise():
+def test_an_arc_has_equal_labels_by_default():
     graph = build(2, {0}, {1}, [(0, 1, 3)])
     assert (graph.ilabel(0), graph.olabel(0), graph.weight(0)) == (3, 3, 0.0)
     assert graph.is_acceptor()
@@ -147,7 +147,7 @@ def test_every_accessor(graph):
     assert [graph.in_arcs(n).tolist() for n in range(4)] == [[], [0], [1, 2, 3], []]
 
 
-def test_arcs_come_as_five_arrays(graph):
+def test_arcs_returns_five_arrays(graph):
     src, dst, ilabel, olabel, weight = graph.arcs()
     assert list(zip(*(a.tolist() for a in (src, dst, ilabel, olabel, weight)), strict=True)) == ARCS
     assert src.dtype == dst.dtype == ilabel.dtype == olabel.dtype == np.int32
@@ -169,7 +169,7 @@ def test_item_needs_exactly_one_arc():
             build(2, {0}, {1}, [(0, 1, 0)] * count).item()
 
 
-def test_repr_tells_size_and_content(graph):
+def test_repr_shows_size_and_content(graph):
     text = repr(graph)
     for part in ("4 nodes", "4 arcs", str(graph.dtype), "0.5", "-1.25"):
         assert part in text
@@ -180,7 +180,7 @@ def test_repr_of_a_large_graph_is_short():
     assert len(repr(ag.chain_graph([0] * 100_000))) < 2000
 
 
-def test_repr_of_odd_graphs():
+def test_repr_of_special_graphs():
     assert "0 nodes" in repr(ag.Graph())
     assert "nan" in repr(ag.scalar_graph(math.nan)).lower()
 
@@ -342,7 +342,7 @@ def test_borrowing_needs_a_float_array():
 # Operators and copies
 
 
-def test_there_are_two_operators(graph):
+def test_the_only_operators_are_union_and_composition(graph):
     assert snapshot(graph + graph) == snapshot(ag.union([graph, graph]))
     assert snapshot(graph @ graph) == snapshot(ag.compose(graph, graph))
     for operator in ("__sub__", "__mul__", "__neg__", "__truediv__", "__or__"):
@@ -386,7 +386,7 @@ def test_deepcopy_keeps_shared_graphs_shared(graph):
 
 @pytest.mark.parametrize("alias", [ag.Graph.detach, ag.negate])
 @pytest.mark.parametrize("num_arcs", [70, 70_000])
-def test_a_shared_graph_grows_into_memory_of_its_own(alias, num_arcs):
+def test_a_graph_with_aliases_copies_its_arrays_before_it_grows(alias, num_arcs):
     graph = ag.Graph(calc_grad=False)
     graph.add_node(start=True)
     graph.add_node(accept=True)

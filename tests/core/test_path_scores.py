@@ -172,7 +172,7 @@ def test_float32_weights_give_the_same_scores(arcs):
 
 
 @pytest.mark.parametrize("arcs", [c for c in ALL_CASES if "starts" not in c], indirect=True)
-def test_posteriors_of_every_cut_add_to_one(arcs):
+def test_posteriors_of_every_cut_sum_to_one(arcs):
     score = ag.forward_score(graph := arcs.graph(np.arange(len(arcs.src))))
     posteriors = weights(ag.grad(score, graph))
     change = np.bincount(arcs.src, posteriors, arcs.num_nodes)

@@ -229,7 +229,7 @@ def test_retain_grad_keeps_the_gradient_of_an_intermediate_graph(graph):
     assert weights(graph.grad()) == pytest.approx(2 * weights(middle.grad()), abs=1e-15)
 
 
-def test_retained_gradients_accumulate_like_those_of_leaves(graph):
+def test_retained_gradients_accumulate_like_gradients_of_leaves(graph):
     middle = ag.clone(graph)
     middle.retain_grad()
     score = ag.forward_score(middle)
@@ -430,7 +430,7 @@ def test_a_result_whose_weights_are_set_becomes_a_leaf(graph):
     assert not graph.is_grad_available()
 
 
-def test_mixed_dtypes_promote_and_gradients_return_cast(graph):
+def test_mixed_dtypes_promote_and_gradients_have_the_dtype_of_their_input(graph):
     narrow = build(3, {0}, {2}, [(0, 1, 0), (1, 2, 1), (0, 2, 2)], dtype="float32")
     for combine in (ag.add, ag.compose, lambda a, b: ag.union([a, b])):
         result = combine(graph, narrow)

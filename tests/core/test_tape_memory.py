@@ -86,13 +86,13 @@ for _ in range(10_000):
     kept()
 print(process.memory_info().rss - before)
 """
-    # One gradient has 1.6 kB. If either loop kept only that, it would come to 16 MB. The option
-    # stops the address sanitizer from holding on to what was freed.
+    # A gradient has 1.6 kB. A loop that leaked it would use 16 MB more. The option
+    # stops the address sanitizer from keeping freed memory.
     options = os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=1"
     assert int(run_python(code, ASAN_OPTIONS=options)) < 10_000_000
 
 
-def test_python_objects_of_a_step_are_freed_at_once(graph):
+def test_python_objects_of_a_step_are_freed_immediately(graph):
     gc.disable()
     try:
         leaf = copy.copy(graph)

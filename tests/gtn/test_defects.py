@@ -251,7 +251,7 @@ def test_isomorphic_compares_unreachable_parts():
     assert not ag.isomorphic(build(2, {0}, {1}, [(0, 1, 0)]), build(3, {0}, {1}, [(0, 1, 0)]))
 
 
-def test_a_wrong_sorted_flag_changes_nothing():
+def test_a_wrong_sorted_flag_changes_no_result():
     unsorted = build(2, {0}, {1}, [(0, 1, 2), (0, 1, 0), (0, 1, 1)])
     expected = language(ag.compose(unsorted, acceptor((0,), (1,), (2,))))
     unsorted.mark_arc_sorted()
@@ -266,7 +266,7 @@ def test_intersect_of_a_transducer_is_an_error():
         ag.intersect(ag.chain_graph([0], [1]), ag.chain_graph([1]))
 
 
-def test_backward_of_a_graph_without_gradient_says_so():
+def test_backward_of_a_graph_without_calc_grad_is_an_error():
     graph = acceptor((0,), calc_grad=False)
     with pytest.raises(RuntimeError, match=r"backward: .*calc_grad"):
         ag.backward(ag.forward_score(graph))
@@ -284,7 +284,7 @@ def test_plus_infinity_gives_no_nan_gradient(lattice):
         ag.forward_score(lattice)
 
 
-def test_all_arcs_impossible_gives_zero_gradients(lattice):
+def test_impossible_arcs_give_zero_gradients(lattice):
     lattice.set_weights([-math.inf] * 4)
     score = ag.forward_score(lattice)
     assert score.item() == -math.inf

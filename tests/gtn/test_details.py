@@ -238,7 +238,7 @@ def test_writing_to_an_address_changes_no_graph():
 # Labels
 
 
-def test_labels_and_weights_of_a_graph_without_epsilons_go_together():
+def test_labels_and_weights_of_a_graph_without_epsilons_match():
     graph = gtn.remove(fork(0.5, 1.5, 2.5, labels=[3, epsilon, 4]))
     assert graph.num_arcs() == 3
     assert sorted(zip(graph.labels_to_list(), graph.weights_to_list(), strict=True)) == [
@@ -280,7 +280,7 @@ def test_an_epsilon_arc_that_was_not_removed_is_listed():
 # Comparison and text
 
 
-def test_equal_sees_the_order_of_arcs():
+def test_equal_compares_the_order_of_arcs():
     first, second = fork(1.0, 2.0, labels=[0, 1]), fork(2.0, 1.0, labels=[1, 0])
     assert not gtn.equal(first, second)
     assert ag.equal(first, second)

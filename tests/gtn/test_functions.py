@@ -221,7 +221,7 @@ def test_intersect_composes_transducers():
     assert gtn.intersect(first, second).labels_to_list(False) == [2]
 
 
-def test_graphs_with_one_arc_are_numbers_whatever_their_labels():
+def test_graphs_with_one_arc_are_numbers_with_any_labels():
     first, second = chain(3), gtn.scalar_graph(2.0)
     first.set_weights([5.0])
     assert gtn.add(first, second).item() == 7.0
@@ -245,7 +245,7 @@ def test_adding_graphs_of_other_structure_is_a_runtime_error():
             gtn.add(fork(1.0, 2.0), other)
 
 
-def test_equal_sees_which_nodes_start_and_accept():
+def test_equal_compares_start_and_accept_nodes():
     first, second = gtn.Graph(), gtn.Graph()
     for graph, start in ((first, True), (second, False)):
         graph.add_node(start)

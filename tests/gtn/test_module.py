@@ -24,12 +24,12 @@ NAMES = [
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_name_of_gtn_is_here(name):
+def test_every_name_of_gtn_exists(name):
     assert name in gtn.__all__
     assert getattr(gtn, name) is not None
 
 
-def test_nothing_else_is_exported():
+def test_no_other_name_is_exported():
     assert sorted(gtn.__all__) == sorted(NAMES)
     assert gtn.epsilon == -1
     assert gtn.__version__ == ag.__version__

@@ -157,7 +157,7 @@ def test_a_label_that_no_piece_spells_has_an_empty_graph():
     assert list(lexicon.enumerate("ba")) == []
 
 
-def test_first_label_moves_all_labels():
+def test_first_label_shifts_all_labels():
     lexicon = Lexicon(["a", "ab", "b"], first_label=10)
     assert spelled(decompositions(lexicon, "ab")) == {(10, 12): 1, (11,): 1}
     assert lexicon_graph(lexicon).ilabels().max() == 12
@@ -285,7 +285,7 @@ def test_graphemes_are_the_sorted_characters_of_the_pieces():
     assert repr(lexicon) == "Lexicon(3 pieces, 4 graphemes)"
 
 
-def test_graphemes_can_be_given():
+def test_graphemes_can_be_an_argument():
     lexicon = Lexicon(["ab"], graphemes="xba")
     assert lexicon.spell("ab") == [2, 1]
     # This grapheme occurs in no piece.

@@ -78,7 +78,7 @@ def test_scores_by_hand(hand, words, scores):
     assert hand.score(words.split()) == pytest.approx(sum(scores) * LOG10)
 
 
-def test_gzip_is_known_by_its_content(tmp_path, hand):
+def test_gzip_is_detected_by_content(tmp_path, hand):
     path = tmp_path / "model.arpa"
     path.write_bytes(gzip.compress(HAND.encode()))
     assert load_arpa(path).score(["the"]) == hand.score(["the"])
@@ -105,7 +105,7 @@ def test_words_are_split_at_plain_spaces_only(tmp_path):
     assert set(load_arpa(path).symbols) == set(names)
 
 
-def test_symbols_fix_the_numbers(tmp_path):
+def test_symbols_determine_the_numbers(tmp_path):
     path = write(tmp_path, HAND)
     model = load_arpa(path, symbols=["mouse", "cat", "the"])
     assert model.symbols == ("mouse", "cat", "the", "<unk>")

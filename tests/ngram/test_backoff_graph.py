@@ -82,7 +82,7 @@ def test_nodes_are_histories_and_arcs_are_ngrams(sequences, order, limit, start,
 
 @pytest.mark.parametrize("mode", ["optional", "forced"])
 @given(TEXTS, st.integers(1, 3), st.integers(0, 2), st.booleans())
-def test_blanks_stand_in_every_pattern(mode, sequences, order, limit, self_loops):
+def test_ngrams_have_arcs_with_every_pattern_of_blanks(mode, sequences, order, limit, self_loops):
     counts = count(sequences, order, num_tokens=3).prune([0] + [limit] * (order - 1))
     found = with_blanks(dict(counts.items()), order, 3, mode)
     if self_loops:
@@ -154,7 +154,7 @@ def test_an_ngram_needs_the_one_without_its_first_token():
         ({"blank": "forced", "blank_label": -1}, "must be 0 or more, but it is -1"),
     ],
 )
-def test_rejects_impossible_blanks(options, message):
+def test_rejects_invalid_blanks(options, message):
     with pytest.raises(ValueError, match=message):
         backoff_graph(count([[0, 1]], 2), **options)
 

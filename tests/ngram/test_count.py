@@ -60,7 +60,7 @@ def test_chunks_make_no_difference(sequences, order):
 
 
 @given(TEXTS, st.integers(1, 3))
-def test_arrays_and_lists_are_alike(sequences, order):
+def test_arrays_and_lists_have_the_same_counts(sequences, order):
     arrays = [np.array(sequence, np.uint16) for sequence in sequences]
     assert count(arrays, order) == count(sequences, order)
 
@@ -88,7 +88,7 @@ def test_a_string_is_a_sequence_of_letters():
     assert (counts["ab"], counts[1, 0], counts["b"]) == (2, 2, 3)
 
 
-def test_other_words_are_unknown_if_the_symbols_have_that():
+def test_other_words_are_unknown_if_the_symbols_have_an_unknown_word():
     counts = count([["a", "x", "y"]], 1, symbols=["a", "<unk>", "b"])
     assert counts[1,] == 2
     assert counts.num_tokens == 3
@@ -119,7 +119,7 @@ def test_progress_on_a_terminal_is_one_line(monkeypatch, capsys):
     assert capsys.readouterr().err == "\rcount: 2 tokens\n"
 
 
-def test_progress_elsewhere_is_silent(capsys):
+def test_progress_without_a_terminal_is_silent(capsys):
     count([[0, 1]], 1, progress=True)
     assert capsys.readouterr().err == ""
 
@@ -299,7 +299,7 @@ def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["counts"]
 
 
-def test_a_link_stays_a_link_and_permissions_stay(tmp_path):
+def test_saving_to_a_link_keeps_the_link_and_permissions(tmp_path):
     path, link = tmp_path / "counts", tmp_path / "link"
     path.touch(0o640)
     link.symlink_to(path)
@@ -355,5 +355,5 @@ def test_wrong_lines_are_named(tmp_path, line, message):
         Counts.load(path)
 
 
-def test_repr_tells_the_sizes():
+def test_repr_shows_the_sizes():
     assert repr(ngram.count([[0, 1]], 2)) == "Counts(order 2, 3 + 3 n-grams, 2 tokens)"

@@ -113,6 +113,6 @@ def test_weights_are_parameters():
         ((2, 1000), "but 2 tokens and order 1000 need more; use backoff_graph"),
     ],
 )
-def test_rejects_impossible_sizes(arguments, message):
+def test_rejects_invalid_sizes(arguments, message):
     with pytest.raises(ValueError, match=message):
         ngram.dense_graph(*arguments)

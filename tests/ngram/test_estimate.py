@@ -148,7 +148,7 @@ def test_kneser_ney_by_hand():
     counts = count(["ab", "ab", "b"], 2)
     model = estimate(counts, "kneser_ney")
     # One token precedes a, two precede b, one precedes </s>. No count is 3, so the discounts are
-    # 0.5 and 1. A third of what they take goes to each.
+    # 0.5 and 1. Each token gets a third of the discounted mass.
     a, b, end = 0.5 / 4 + 2 / 4 / 3, 1 / 4 + 2 / 4 / 3, 0.5 / 4 + 2 / 4 / 3
     assert np.exp(model.next_scores([2], start=False)) == pytest.approx([a, b, end])
     # Of the bigrams one occurs once, two occur twice, one three times: n1 / (n1 + 2 n2) = 1/5, and
@@ -331,5 +331,5 @@ def test_can_be_pickled():
     assert again.symbols == model.symbols
 
 
-def test_repr_tells_the_sizes():
+def test_repr_shows_the_sizes():
     assert repr(estimate(count([[0, 1]], 2))) == "Model(order 2, 4 + 3 n-grams, 2 tokens)"

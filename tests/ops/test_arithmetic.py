@@ -86,7 +86,7 @@ def test_minus_infinity_can_be_negated_and_stored():
         ag.forward_score(graph)
 
 
-def test_dtypes_promote_and_gradients_return_in_their_own():
+def test_dtypes_promote_and_gradients_have_the_dtype_of_their_input():
     narrow = build(2, {0}, {1}, [(0, 1, 0, 0, 0.5)], dtype="float32")
     wide = build(2, {0}, {1}, [(0, 1, 0, 0, 0.25)])
     total = ag.add(narrow, wide)

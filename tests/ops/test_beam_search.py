@@ -70,7 +70,7 @@ def test_without_pruning_the_lattice_has_the_paths_of_the_composition(case):
 
 @pytest.mark.parametrize("kind", ["ctc", "asg", "bigram", "bigram with ends", "flower", "back-off"])
 @given(data=st.data())
-def test_scores_of_larger_lattices_are_those_of_the_product(kind, data):
+def test_scores_of_larger_lattices_equal_the_product(kind, data):
     case = data.draw(cases(kind, exact=True))
     emissions = [dense(array) for array in case.arrays]
     lattices = ag.beam_search(case.graph, emissions)
@@ -137,7 +137,7 @@ def test_the_best_path_survives_a_beam_that_it_never_leaves(case, beam):
     assert ag.viterbi_score(ag.beam_search(graph, emissions, beam=1e6)).item() == exact
 
 
-def test_among_tied_nodes_the_smaller_ids_are_kept():
+def test_among_tied_nodes_the_smallest_ids_are_kept():
     arcs = [(0, 3, 0, 0, 0.0), (0, 1, 1, 1, 0.0), (0, 2, 2, 2, 0.0)]
     arcs += [(n, 4, 0, 0, 0.0) for n in (1, 2, 3)]
     graph = build(5, {0}, {4}, arcs)
@@ -145,20 +145,20 @@ def test_among_tied_nodes_the_smaller_ids_are_kept():
     assert sorted(lattice.ilabels()[:2].tolist()) == [1, 2]
 
 
-def test_a_dropped_node_still_passes_a_best_path_on_between_frames():
+def test_a_pruned_node_can_be_on_the_epsilon_path_to_a_kept_node():
     # Nodes 1 and 2 tie, and node 2 is reached from node 1, but only one of them survives.
     graph = build(4, {0}, {3}, [(0, 2, 0), (2, 1, EPS, 7), (1, 3, 1), (2, 3, 1)])
     lattice = ag.beam_search(graph, ag.linear_graph(2, 2), max_active=1)
     assert [p[1] for p in language(lattice)] == [(0, 7, 1)]
 
 
-def test_nothing_is_dropped_after_the_last_frame():
+def test_no_node_is_pruned_after_the_last_frame():
     graph = build(3, {0}, {2}, [(0, 1, 0, 0, 50.0), (0, 2, 0, 0, 0.0)])
     lattice = ag.beam_search(graph, ag.linear_graph(1, 1), beam=1.0, max_active=1)
     assert lattice.num_arcs() == 1
 
 
-def test_a_beam_that_loses_every_accepted_path_gives_the_empty_graph():
+def test_a_beam_that_prunes_every_accepted_path_gives_the_empty_graph():
     # The best node after the first frame is a dead end.
     graph = build(4, {0}, {3}, [(0, 1, 0, 0, 9.0), (0, 2, 0, 0, 0.0), (2, 3, 0, 0, 0.0)])
     assert ag.beam_search(graph, ag.linear_graph(2, 1)).num_arcs() == 2
@@ -167,7 +167,7 @@ def test_a_beam_that_loses_every_accepted_path_gives_the_empty_graph():
 
 
 @given(searches(), st.sampled_from([0.0, 0.25, 1.0, 3.0]))
-def test_the_lattice_beam_keeps_the_arcs_of_good_paths_and_no_others(case, lattice_beam):
+def test_the_lattice_beam_keeps_exactly_the_arcs_of_good_paths(case, lattice_beam):
     graph, emissions = case
     whole = ag.beam_search(graph, emissions)
     lattice = ag.beam_search(graph, emissions, lattice_beam=lattice_beam)
@@ -182,7 +182,7 @@ def test_the_lattice_beam_keeps_the_arcs_of_good_paths_and_no_others(case, latti
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_lattice_beam_of_zero_keeps_the_best_path_whatever_rounding_does(seed):
+def test_a_lattice_beam_of_zero_keeps_the_best_path_despite_rounding(seed):
     rng = np.random.default_rng(seed)
     emissions = ag.linear_graph(300, 7, rng.normal(size=(300, 7)) * math.pi)
     graph = bigram(7, rng)
@@ -331,7 +331,7 @@ def test_a_batch_equals_a_loop_and_single_graphs_broadcast():
     assert ag.beam_search([], emissions[:1]) == ag.beam_search(many[0], []) == []
 
 
-def test_the_threads_change_no_bit(threads):
+def test_results_are_bitwise_equal_for_any_number_of_threads(threads):
     rng = np.random.default_rng(0)
     graph = back_off(20, 60, rng)
     found = []

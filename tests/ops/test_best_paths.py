@@ -27,7 +27,7 @@ def words(path):
 
 
 @given(graphs(max_arcs=12), st.integers(1, 12), st.booleans())
-def test_they_are_the_best_of_all_paths_in_order(graph, n, unique):
+def test_best_paths_are_the_best_of_all_paths_in_order(graph, n, unique):
     found = [chain(path) for path in ag.best_paths(graph, n, unique=unique)]
     assert found == spec.best_paths(spec.paths(graph), n, unique=unique)
 
@@ -117,7 +117,7 @@ def test_each_start_that_accepts_has_an_empty_path():
     assert [chain(path) for path in ag.best_paths(graph, 5, unique=True)] == [[]]
 
 
-def test_a_start_inside_another_path_is_compared_by_what_follows():
+def test_ties_between_a_path_and_its_suffix_are_decided_by_arc_ids():
     # From start 1 the path is arc 1; from start 0 it is arcs 0 and 1, with the same output.
     graph = build(3, {0, 1}, {2}, [(0, 1, 5, EPS, 0.0), (1, 2, 6, 6, 0.0)])
     assert [p.labels_to_list() for p in ag.best_paths(graph, 5)] == [[5, 6], [6]]

@@ -54,13 +54,13 @@ def test_a_graph_equals_its_copy(graph):
         {"arcs": [(1, 0, 0, 1, 0.5), *arcs[1:]]},
     ],
 )
-def test_equal_sees_every_difference(change):
+def test_equal_detects_every_difference(change):
     shape = {"num_nodes": 3, "start": {0}, "accept": {2}, "arcs": arcs}
     assert ag.equal(build(**shape), build(**shape))
     assert not ag.equal(build(**shape), build(**shape | change))
 
 
-def test_equal_sees_which_of_two_copies_of_an_arc_is_missing():
+def test_equal_detects_which_of_two_copies_of_an_arc_is_missing():
     shape = {"num_nodes": 2, "start": {0}, "accept": {1}}
     one, other = (0, 1, 0, 0, 0.0), (0, 1, 1, 1, 0.0)
     assert not ag.equal(
@@ -78,7 +78,7 @@ def test_isomorphic_ignores_numbering(graph, seed):
 
 
 @given(graphs(min_nodes=1), st.integers(0, 10))
-def test_isomorphic_sees_unreachable_parts(graph, seed):
+def test_isomorphic_compares_unreachable_parts(graph, seed):
     larger = shuffled(graph, seed)
     larger.add_node()
     assert not ag.isomorphic(graph, larger)
@@ -155,7 +155,7 @@ def test_isomorphic_tells_strongly_regular_graphs_apart():
     assert ag.isomorphic(second, shuffled(second, 0))
 
 
-def test_isomorphic_sees_a_changed_label_far_from_the_start():
+def test_isomorphic_detects_a_changed_label_far_from_the_start():
     first, second = ag.chain_graph([0, 1, 2]), ag.chain_graph([0, 1, 1])
     assert not ag.isomorphic(first, second)
 
@@ -172,7 +172,7 @@ def test_a_graph_is_equivalent_to_itself_without_epsilons(graph):
     assert ag.rand_equivalent(graph, shuffled(graph, 3), seed=1)
 
 
-def test_rand_equivalent_sees_another_score_and_another_string():
+def test_rand_equivalent_detects_another_score_and_another_string():
     graph = acceptor((0, 1), (1,))
     assert not ag.rand_equivalent(graph, acceptor((0, 1), (1,), weight=0.25), seed=0)
     assert not ag.rand_equivalent(graph, acceptor((0, 1)), seed=0)

@@ -122,13 +122,13 @@ def test_the_operator_is_composition():
     assert snapshot(first @ second) == snapshot(ag.compose(first, second))
 
 
-def test_labels_come_from_the_outer_sides():
+def test_labels_are_input_of_the_first_and_output_of_the_second():
     result = ag.compose(ag.chain_graph([0], [5]), ag.chain_graph([5], [9]))
     assert (result.labels_to_list(), result.labels_to_list(False)) == ([0], [9])
 
 
 def test_memory_is_proportional_to_the_reachable_nodes():
-    # 200,000 x 200,000 pairs could never be held; only 200,001 of them are reached.
+    # 200,000 x 200,000 pairs do not fit into memory; only 200,001 of them are reachable.
     labels = np.arange(200_000) % 7
     first = ag.chain_graph(labels)
     second = ag.chain_graph(labels)

@@ -48,7 +48,7 @@ def test_linear_graph_takes_the_dtype_of_its_weights(dtype):
     assert np.array_equal(graph.weights_view(), weights)
 
 
-def test_linear_graph_copies_unless_told_to_borrow():
+def test_linear_graph_copies_by_default():
     weights = np.zeros((3, 2), np.float32)
     copied = ag.linear_graph(3, 2, weights)
     weights[1, 1] = 5.0

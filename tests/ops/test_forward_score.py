@@ -206,7 +206,7 @@ def test_a_divergent_cycle_on_no_accepted_path_does_not_matter(arcs):
     assert score.item() == pytest.approx(0.5, abs=1e-15)
 
 
-def test_an_impossible_loop_closes_no_cycle():
+def test_an_impossible_loop_is_not_a_cycle():
     graph = self_loop(-math.inf, then=0.25)
     score = ag.forward_score(graph)
     assert score.item() == pytest.approx(0.25, abs=1e-15)

@@ -185,7 +185,7 @@ def test_remove_with_cycles(graph):
 def test_connect(graph):
     expected = openfst.to_openfst(graph).connect()
     actual = ag.connect(graph)
-    # Several starts share one more node, which disappears when nothing is accepted.
+    # OpenFst has one additional start node, which disappears when nothing is accepted.
     extra = 1 if expected.num_states() and graph.num_start() != 1 else 0
     assert actual.num_nodes() == expected.num_states() - extra
     assert_same_language(expected, actual, strings)

@@ -82,7 +82,7 @@ def test_epsilons_are_kept_when_another_label_is_removed():
 
 
 @given(graphs())
-def test_forward_and_viterbi_scores_stay(graph):
+def test_forward_and_viterbi_scores_do_not_change(graph):
     before, after = ag.forward_score(graph).item(), ag.forward_score(ag.remove(graph)).item()
     assert after == pytest.approx(before, abs=1e-9)
     best = ag.viterbi_score(graph).item()

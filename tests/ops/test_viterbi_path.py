@@ -17,7 +17,7 @@ def test_without_a_path_the_result_is_the_empty_graph():
     assert (path.num_nodes(), path.num_arcs()) == (0, 0)
 
 
-def test_an_impossible_path_is_no_path():
+def test_an_impossible_path_is_not_returned():
     path = ag.viterbi_path(build(2, {0}, {1}, [(0, 1, 0, 0, -math.inf)]))
     assert path.num_nodes() == 0
 

@@ -69,7 +69,7 @@ def golden_file(names):
 
 @pytest.fixture
 def program(tmp_path, capsys, monkeypatch):
-    """Runs a command line in an empty folder; returns what a terminal of a fixed width shows."""
+    """Run a command line in an empty folder; return its output on a terminal of a fixed width."""
     for name in ("TERMINAL_WIDTH", "FORCE_COLOR", "PY_COLORS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("COLUMNS", "100")

@@ -18,7 +18,7 @@ def run(capsys, monkeypatch, *arguments):
 
 
 def tiny(*settings):
-    """A small experiment. Without blanks, and hardly trained, it finds many letters everywhere."""
+    """A small experiment. Without blanks, and after little training, it outputs many letters."""
     sizes = ["data.train=4", "data.validation=2", "data.test=4", "optim.batch_size=2"]
     return experiments.override(
         experiments.find("demo"),

@@ -109,7 +109,7 @@ def spell(path: Path) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def collect(pairs: Iterable[tuple[Any, float]], plus=LOG) -> Language:
-    """Join the scores of equal strings; what is impossible is not in the language."""
+    """Join the scores of equal strings; impossible strings are left out."""
     language: Language = {}
     for string, value in pairs:
         language[string] = float(plus(language.get(string, -math.inf), value))
@@ -270,7 +270,7 @@ def power(x: Language, n: int) -> Language:
 
 
 def closure(x: Language) -> Language:
-    # Any number of empty rounds may come before each round and after the last.
+    # Any number of empty repetitions may precede each repetition and follow the last.
     pause = -math.log1p(-math.exp(x.get(EMPTY, -math.inf)))
     once = {string: s + pause for string, s in x.items() if string != EMPTY}
     rounds = all_rounds = {EMPTY: pause}
@@ -448,7 +448,7 @@ class Op:
 
 
 def of_list(op):
-    """Call an op that takes one list of graphs with each graph as an argument of its own."""
+    """Call an op on one list of graphs with each graph as a separate argument."""
 
     def call(*columns):
         if any(isinstance(column, list) for column in columns):

@@ -32,7 +32,7 @@ def subsets(count):
 
 
 def one_of_each(*choices):
-    """An arc: one choice from every list, joined. One number per arc keeps drawing quick."""
+    """An arc: one choice from every list, joined. One number per arc makes drawing fast."""
     sizes = [len(choice) for choice in choices]
 
     def decode(code):

@@ -52,7 +52,7 @@ def is_alignment(tokens, runs):
 
 
 def spellings(tokens, frames):
-    """How many ways there are to cut `frames` into each sequence of tokens."""
+    """The number of ways to cut `frames` into each sequence of tokens."""
     found = Counter()
     for cuts in itertools.product([False, True], repeat=max(len(frames) - 1, 0)):
         ends = [0, *(i + 1 for i, cut in enumerate(cuts) if cut), len(frames)]

@@ -15,7 +15,7 @@ def write(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-# Handwriting. A form has three lines; its pixels are random, so that crops can be told apart.
+# Handwriting. A form has three lines; its pixels are random, so that all crops differ.
 FORMS = ("a01-000u", "a01-003", "b02-017", "c03-021b")
 LINES = {
     "a01-000u-00": "A|MOVE|to|stop|Mr.|Gaitskell|from",

@@ -108,7 +108,7 @@ def asg(target, rng):
 
 
 def bigram(num_labels, rng, *, ends=False, missing=0.0):
-    """Dense transitions, with end scores on epsilon arcs if asked, and some arcs missing."""
+    """Dense transitions, optionally with end scores on epsilon arcs, or without some arcs."""
     nodes = range(1, num_labels + 1)
     pairs = [(0, d) for d in nodes] + [(s, d) for s in nodes for d in nodes]
     value = grid_array(rng, len(pairs)).tolist()

@@ -238,7 +238,7 @@ def test_types_of_results():
     x32, x64 = random(2, 3, 2, dtype=torch.float32), random(2, 3, 2)
     assert total(x32).dtype is torch.float32
     assert total(x64).dtype is F64
-    assert total(x32.detach()).dtype is F64  # scores are float64, and there is no tensor to follow
+    assert total(x32.detach()).dtype is F64  # scores are float64, as no tensor determines the dtype
     assert agt.tensor(ag.forward_score(agt.emissions(x32)), dtype=F64).dtype is F64
     mixed = ag.intersect(agt.graph(bigram(), random(6)), agt.emissions(x32))
     assert agt.tensor(ag.forward_score(mixed)).dtype is F64

@@ -91,7 +91,7 @@ def test_memory_stays_flat_over_many_steps():
 
 
 def test_results_are_freed_although_a_loss_is_kept():
-    """The tape of graphs goes with backward, as torch's own does."""
+    """Backward frees the tape of graphs, like the tape of torch."""
     x = random(1, 3, 4)
     out = total(x)
     out.sum().backward()

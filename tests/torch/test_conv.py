@@ -26,7 +26,7 @@ def as_function(layer, **options):
 
 
 def path_scores(kernel, window):
-    """The score of every accepted path of a kernel over the frames of a window, by walking it."""
+    """The score of every accepted path of a kernel over the frames of a window, by enumeration."""
     src, dst, _, label, weight = (list(column) for column in kernel.arcs())
     accept = set(kernel.accept())
     found = []

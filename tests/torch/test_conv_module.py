@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("one_torch_thread")
 @pytest.mark.parametrize("stride", [1, (4,)])
 @pytest.mark.parametrize("padding", [0, 2, (5,), "valid", "same"])
 @pytest.mark.parametrize("dilation", [1, (2,)])
-def test_shapes_are_those_of_a_convolution(kernel_size, stride, padding, dilation):
+def test_shapes_equal_a_convolution(kernel_size, stride, padding, dilation):
     geometry = (kernel_size, stride, padding, dilation)
     if padding == "same" and stride != 1:
         with pytest.raises(ValueError, match="padding 'same' is for a stride of 1, but"):
@@ -186,7 +186,7 @@ def test_layers_can_be_copied_and_pickled():
         assert repr(other) == repr(layer)
 
 
-def test_a_layer_prints_what_it_is():
+def test_repr_of_a_layer_shows_its_options():
     layer = make(PIECES, 3, 2, "valid", viterbi=True, learn=False)
     assert repr(layer) == (
         "ConvTransducer1d(3, 4, kernel_size=3, stride=2, padding='valid', learn=False, "

@@ -62,7 +62,7 @@ def best_by_enumeration(x, tokens, transitions=None):
 
 @every_kind
 @pytest.mark.parametrize("with_transitions", [False, True])
-def test_the_best_labels_are_those_of_the_best_frames(tokens, with_transitions):
+def test_the_best_labels_equal_enumeration(tokens, with_transitions):
     x = random(5, 4, 3)
     transitions = bigram() if with_transitions else None
     best = [best_by_enumeration(e, tokens, transitions) for e in x]
@@ -287,7 +287,7 @@ def test_words_are_found_through_a_lexicon_and_a_language_model():
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_best_words_are_those_of_an_exhaustive_search(seed):
+def test_the_best_words_equal_an_exhaustive_search(seed):
     lexicon, model = words_and_model()
     tokens = Tokens.ctc(6)
     graph = ag.compose(tokens.graph(), ag.compose(lexicon, model))

@@ -169,7 +169,7 @@ def test_named_losses_compile_without_a_break(name):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_the_operator_of_compiled_losses_is_well_made():
+def test_the_operator_of_compiled_losses_passes_opcheck():
     from arcgrad.torch._compiled import sequence_loss
 
     for name, loss in modules().items():
@@ -256,7 +256,7 @@ def test_graphs_are_refused_where_labels_are_needed():
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_the_penalty_of_a_compiled_loss_is_that_of_its_gradient():
+def test_value_and_gradient_of_a_compiled_loss_use_the_same_penalty():
     x = random(1, 8, 5).requires_grad_()
     targets = torch.tensor([[1, 2]])
     values = []

@@ -93,7 +93,7 @@ PIECES = ["a", "b", "c", "ab", "bc", "abc", "ca"]
 
 
 def marginal_by_enumeration(x, lexicon, text, transitions=None):
-    """The log-sum over all decompositions, each with a loss of its own."""
+    """The log-sum over all decompositions, by one loss per decomposition."""
     plain = agt.TransducerLoss(
         Tokens.ctc(len(PIECES) + 1), transitions=transitions, reduction="none"
     ).double()

@@ -193,7 +193,7 @@ def test_counts_of_the_factors_of_a_product_with_epsilon_cycles(side, length):
     assert ag.explain(product).kernel == "materialised"
     listed = product_by_hand(graph, side, array)
     size = graph.num_nodes() * (length + 1)
-    # The best way to each node, by trying all arcs as often as there are nodes.
+    # The best path to each node, by Bellman-Ford.
     best, last = np.full(size, -np.inf), [None] * size
     best[graph.start()] = 0.0
     for _ in range(size):

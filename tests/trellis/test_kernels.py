@@ -51,7 +51,7 @@ from arcgrad import _core, tokens
 
 @every_class
 @given(data=st.data())
-def test_the_reference_is_right(kind, data):
+def test_the_references_agree(kind, data):
     case = data.draw(cases(kind))
     for score, array in zip(reference(case, second=False).scores, case.arrays, strict=True):
         expected = log_total(case.graph, case.side, array)

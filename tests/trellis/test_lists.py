@@ -95,7 +95,7 @@ def test_a_loop_may_also_take_gradients_of_its_products(number, threads):
             assert sums == pytest.approx(FRAMES, rel=1e-5)
 
 
-def test_the_second_order_of_a_loop_is_that_of_a_list():
+def test_second_derivatives_of_a_loop_equal_a_list():
     found = []
     for in_loop in (False, True):
         rng = np.random.default_rng(3)

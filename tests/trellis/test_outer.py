@@ -193,7 +193,7 @@ def test_a_bad_emission_of_an_outer_score_is_named():
 
 
 @every_dtype
-def test_the_threads_change_no_bit_of_an_outer_score(dtype, threads):
+def test_outer_scores_are_bitwise_equal_for_any_number_of_threads(dtype, threads):
     found = []
     for number in (1, 2, 5):
         threads(number)

@@ -47,7 +47,7 @@ def built(graph, array):
 # What is deferred
 
 
-def test_every_way_to_write_a_product_is_deferred(graph, emissions):
+def test_every_kind_of_product_is_deferred(graph, emissions):
     products = [
         ag.intersect(graph, emissions),
         ag.intersect(emissions, graph),
@@ -113,7 +113,7 @@ def test_emissions_with_new_weights_stay_dense(graph, array):
     assert found == pytest.approx(expected, rel=1e-12)
 
 
-def test_repr_of_a_large_product_is_quick():
+def test_repr_of_a_large_product_is_fast():
     # Materialized it would have 2.7 billion arcs.
     bigrams = bigram(30, np.random.default_rng(0))
     array = np.broadcast_to(np.zeros((1, 30), np.float32), (3_000_000, 30))

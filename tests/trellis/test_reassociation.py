@@ -229,7 +229,7 @@ def test_explain_says_what_was_re_associated(graph, emissions):
 
 
 def test_a_product_composed_again_has_no_gradient_without_retain_grad(graph, emissions):
-    # The score is computed from the factors, so nothing passes through the product in between.
+    # The score is computed from the factors, so no gradient passes through the inner product.
     loop = flower(3, np.random.default_rng(0))
     inner = ag.intersect(graph, emissions)
     score = ag.forward_score(ag.intersect(inner, loop))

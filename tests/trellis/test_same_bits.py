@@ -23,7 +23,7 @@ import arcgrad as ag
 
 @every_kernel
 @every_dtype
-def test_the_number_of_threads_changes_no_bit(kernel, dtype, threads):
+def test_results_are_bitwise_equal_for_any_number_of_threads(kernel, dtype, threads):
     case = sample_case(kernel, count=37)
     found = []
     for number in (1, 2, 5):
@@ -35,7 +35,7 @@ def test_the_number_of_threads_changes_no_bit(kernel, dtype, threads):
 
 
 @every_dtype
-def test_the_number_of_threads_changes_no_bit_of_a_mixed_batch(dtype, threads):
+def test_mixed_batches_are_bitwise_equal_for_any_number_of_threads(dtype, threads):
     parts = [sample_case(kernel, count=9) for kernel in ("diagonal", "dense", "lanes")]
     found = []
     for number in (1, 2, 3):
@@ -66,7 +66,7 @@ def large_bigram(size, seed=0):
 
 @every_dtype
 @pytest.mark.parametrize("limit", [None, 0])
-def test_threads_within_a_frame_change_no_bit(dtype, limit, threads, history_limit):
+def test_threads_within_a_frame_keep_results_bitwise_equal(dtype, limit, threads, history_limit):
     rng = np.random.default_rng(1)
     graph = large_bigram(341)
     case = Case("first", graph, [rng.normal(size=(n, 341)) for n in (300, 40, 1, 0)])
@@ -155,7 +155,7 @@ def test_the_shared_gradient_is_the_sum_over_the_batch(kernel):
 
 @every_kernel
 @every_dtype
-def test_checkpoints_change_no_bit(kernel, dtype):
+def test_checkpoints_keep_results_bitwise_equal(kernel, dtype):
     case = sample_case(kernel, count=9, length=150)
     with forced(kernel, stride=1):
         expected = fused(case, dtype)
@@ -172,7 +172,7 @@ def history_limit():
 
 
 @every_kernel
-def test_the_history_limit_changes_no_bit(kernel, history_limit):
+def test_the_history_limit_keeps_results_bitwise_equal(kernel, history_limit):
     case = sample_case(kernel, count=9, length=150)
     with forced(kernel):
         expected = fused(case, "float32")

@@ -217,7 +217,7 @@ def test_one_emission_graph_in_many_products():
     assert weights(emissions.grad()) == pytest.approx(expected, rel=1e-12)
 
 
-def test_no_grad_keeps_nothing():
+def test_no_grad_stores_no_history():
     case = sample_case("lanes")
     with ag.no_grad():
         products = case.products("float32")

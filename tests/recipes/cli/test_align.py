@@ -1,4 +1,4 @@
-"""``arcgrad align``: where texts lie, in every format."""
+"""``arcgrad align``: the positions of texts, in every format."""
 
 import json
 import re
@@ -149,7 +149,7 @@ def test_tables_have_a_row_for_each_segment():
     assert len(rows) == 5
 
 
-def test_json_holds_everything():
+def test_json_has_all_fields():
     content = json.loads(to_json([SAID]))
     parts = tuple(Segment(**part) for part in content.pop("segments"))
     assert Alignment(**content, segments=parts) == SAID

@@ -274,7 +274,7 @@ def test_words_that_a_model_lacks_are_unknown():
         Decoder(made, model=other)
 
 
-def test_a_word_stands_alone_where_there_is_no_boundary():
+def test_a_text_without_a_boundary_token_is_one_word():
     made = recognizer(tokenizer=Letters(("a", "b")))
     search = Decoder(made, lexicon={"a": [[0]], "ab": [[0, 1]]}, beam=math.inf)
     found = search(random_emissions(made, 5, 0), 9)

@@ -16,7 +16,7 @@ LOAD = {"iam": iam.load, "librispeech": librispeech.load, "wsj": wsj.load}
 
 
 @pytest.mark.parametrize("corpus", MAKE)
-def test_a_whole_corpus_is_prepared_and_counted(corpus, tmp_path, capsys, monkeypatch):
+def test_a_complete_corpus_is_prepared_and_counted(corpus, tmp_path, capsys, monkeypatch):
     tree = MAKE[corpus](tmp_path / corpus)
     code, out, err = run(capsys, monkeypatch, "prepare", corpus, tree)
     assert (code, err) == (0, "")
@@ -41,7 +41,7 @@ def test_hours_are_those_of_the_recordings(tmp_path, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize("corpus", MAKE)
-def test_a_check_writes_nothing(corpus, tmp_path, capsys, monkeypatch):
+def test_check_writes_no_files(corpus, tmp_path, capsys, monkeypatch):
     tree = MAKE[corpus](tmp_path / corpus)
     before = snapshot(tmp_path)
     code, checked, _ = run(capsys, monkeypatch, "prepare", corpus, tree, "--check")
@@ -104,7 +104,7 @@ def test_the_error_for_compressed_recordings_names_the_converter(tmp_path, capsy
     assert "a check must not write, but convert does" in err
 
 
-def test_converted_recordings_can_be_elsewhere(tmp_path, capsys, monkeypatch):
+def test_converted_recordings_can_be_in_another_folder(tmp_path, capsys, monkeypatch):
     tree = trees.wsj(tmp_path / "wsj", shorten=True)
     plain = trees.wsj(tmp_path / "plain")
     for name in trees.WSJ_AUDIO:

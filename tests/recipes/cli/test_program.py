@@ -1,4 +1,4 @@
-"""The command line: what it prints, and errors in one line."""
+"""The command line: its output, and errors in one line."""
 
 import os
 import re

@@ -127,7 +127,7 @@ def test_iam_words_that_are_wrongly_segmented_are_left_out(iam_tree):
     assert data.texts[data.ids.index("a01-000u-00-01")] == "MOVE"
 
 
-def test_iam_manifests_can_be_elsewhere_and_move_with_the_corpus(iam_tree, tmp_path):
+def test_iam_manifests_can_be_in_another_folder_and_have_relative_paths(iam_tree, tmp_path):
     iam.prepare(iam_tree, tmp_path / "out")
     assert not (iam_tree / "arcgrad").exists()
     assert len(iam.load(tmp_path / "out").train) == 6

@@ -145,7 +145,7 @@ def indices(sampler):
 
 
 @given(some_lengths, st.integers(1, 9), st.booleans(), st.integers(0, 3))
-def test_each_example_comes_once_in_batches_of_nearly_one_size(lengths, size, shuffle, epoch):
+def test_each_example_occurs_once_in_batches_of_nearly_equal_size(lengths, size, shuffle, epoch):
     sampler = BucketSampler(lengths, size, shuffle=shuffle, seed=1)
     sampler.set_epoch(epoch)
     batches = list(sampler)
@@ -212,7 +212,7 @@ def test_the_order_derives_from_seed_and_epoch():
     assert order(0, 1) == order(0, 1)
     assert order(0, 1) != order(0, 2)
     assert order(0, 1) != order(1, 1)
-    # Not only the order of batches changes, but also what is in them.
+    # Both the order and the contents of batches change.
     assert {frozenset(b) for b in order(0, 1)} != {frozenset(b) for b in order(0, 2)}
 
 

@@ -118,7 +118,7 @@ def test_files_that_are_not_images_are_errors(tmp_path):
         read_image(tmp_path / "no.png")
 
 
-def test_a_recording_of_another_rate_is_refused_with_what_to_do(tmp_path):
+def test_the_error_for_another_sample_rate_suggests_a_conversion(tmp_path):
     soundfile.write(tmp_path / "said.wav", np.zeros(100), 44100)
     with pytest.raises(ValueError, match=r"it has 1 and 44100; convert it, .* -ac 1 -ar 8000"):
         read_input(LogMel(rate=8000), tmp_path / "said.wav")

@@ -169,7 +169,7 @@ def test_only_training_images_are_changed(lines):
     assert torch.equal(plain[Key(0, 3)].input, plain[Key(1, 3)].input)
 
 
-def test_images_can_be_brought_to_another_height():
+def test_images_can_be_scaled_to_another_height():
     tall = letters.load("lines", train=3, validation=1, test=1, height=32, augmentation=None)
     example = tall.train[0]
     assert example.input.shape == (32, tall.train.lengths[0])

@@ -137,7 +137,7 @@ def runs(flags):
 def test_masks_are_frequency_bands_and_time_spans_of_limited_size(seed, frames, filters):
     masked = SpecAugment()(torch.ones(filters, frames), np.random.default_rng(seed)).numpy()
     bands, stretches = (masked == 0).all(axis=1), (masked == 0).all(axis=0)
-    # Masked is exactly what lies in a band or a stretch.
+    # Exactly the bands and time spans are masked.
     if not bands.all() and not stretches.all():
         assert ((masked == 0) == (bands[:, None] | stretches)).all()
         assert bands.sum() <= 2 * 27

@@ -108,7 +108,7 @@ def test_the_size_must_suit_the_text():
     assert [len(WordPieces.train(texts, size).tokens) for size in (8, 9)] == [8, 9]
 
 
-def test_there_must_be_a_text():
+def test_the_training_text_must_not_be_empty():
     with pytest.raises(ValueError, match="there must be a text, but all are empty"):
         WordPieces.train(["", " "], 10)
 

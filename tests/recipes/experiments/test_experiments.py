@@ -131,7 +131,7 @@ def test_an_experiment_is_built_and_steps(name, corpora):
     ],
     ids=lambda settings: settings[0],
 )
-def test_other_networks_tokens_and_corpora_step_too(settings):
+def test_other_networks_tokens_and_corpora_make_a_step(settings):
     _, _, losses, texts = step(override(find("demo"), [*TINY, *settings]))
     assert losses.isfinite().all()
     assert len(texts) == 2
@@ -367,7 +367,7 @@ def test_a_corpus_that_cannot_be_loaded_is_an_error(settings, message):
         (["model.subsampling=3"], "sub-sampling must be one of 2, 4, 8, 12, but it is 3"),
     ],
 )
-def test_settings_that_do_not_go_together_are_errors(settings, message):
+def test_inconsistent_settings_are_errors(settings, message):
     with pytest.raises(ValueError, match=message):
         step(override(find("demo"), [*TINY, *settings]))
 

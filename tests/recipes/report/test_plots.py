@@ -58,7 +58,7 @@ def test_an_image_is_drawn_above_its_frames():
     assert figure.get_suptitle() == "a"
 
 
-def test_a_figure_can_be_given():
+def test_a_figure_can_be_an_argument():
     figure = Figure(figsize=(6, 4))
     left, right = figure.subfigures(1, 2)
     assert plot_alignment(EMISSIONS, FRAMES, figure=left) is left
@@ -146,7 +146,7 @@ def test_wide_images_are_cut_between_words():
     assert text == "███ ███\n███ ███\n\n   ██ ██████\n   ██ ██████"
 
 
-def test_images_are_brought_to_a_height():
+def test_images_are_scaled_to_a_height():
     tall = np.repeat(np.repeat([[0.0, 1.0], [1.0, 0.0]], 32, 0), 32, 1)
     assert blocks(tall, height=4) == "██\n  ██"
     assert blocks(np.ones((16, 10))).strip() == ""  # white paper

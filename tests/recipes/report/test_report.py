@@ -32,7 +32,7 @@ VOID = {"img", "link", "meta", "source"}
 
 
 class Page(html.parser.HTMLParser):
-    """A page whose tags are closed in their order, and what is in it."""
+    """The content of a page; its tags must be properly nested."""
 
     def __init__(self, path):
         super().__init__()
@@ -120,7 +120,7 @@ def page(runs, tmp_path_factory):
     return written(runs / "letters", tmp_path_factory.mktemp("page"), examples=1)
 
 
-def test_a_page_has_everything_of_a_run(runs, page):
+def test_a_page_has_all_sections_of_a_run(runs, page):
     result = evaluate_run(runs / "letters")
     assert f"{result.cer:.2f}%" in page.text
     assert f"{result.wer:.2f}%" in page.text
@@ -187,7 +187,7 @@ def test_texts_and_names_are_escaped(runs, tmp_path, monkeypatch):
     page = written(run, tmp_path)
     assert "<script>alert(1)</script>" in page.text
     assert "<b>&amp;'\"" in page.text
-    assert page.text.count("</dd>") == 0  # letters are marked one by one
+    assert page.text.count("</dd>") == 0  # each letter is marked separately
 
 
 def test_empty_texts_are_shown(runs, tmp_path, monkeypatch):
@@ -288,7 +288,7 @@ def test_the_commands_make_the_same_run(runs, tmp_path):
         assert again[-2:] == ["--out", str(tmp_path / "report.html")]
 
 
-def test_the_nearest_experiment_is_that_of_the_table(runs):
+def test_the_nearest_experiment_is_the_cell_of_the_table(runs):
     run = load(runs / "bigram", "bigram", "", "best", "cpu")
     assert command_lines._train_arguments(run)[0] == "table1/letters/ngram2/no_blank"
     run.experiment = replace(run.experiment, description="mine", seed=7)

@@ -172,7 +172,7 @@ def test_from_emissions_to_the_table():
 
 
 @given(st.lists(st.integers(0, 1000), max_size=40))
-def test_bins_hold_the_pieces_that_occur_so_often(numbers):
+def test_bins_hold_the_pieces_with_these_counts(numbers):
     pieces = [f"piece {i}" for i in range(len(numbers))]
     counts = {p: n for p, n in zip(pieces, numbers, strict=True) if n}
     found = report.histogram(counts, pieces)

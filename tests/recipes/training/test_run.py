@@ -61,7 +61,7 @@ def test_a_resumed_run_keeps_its_earlier_environments(tmp_path):
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-def test_the_commit_is_that_of_the_checkout_if_the_file_is_part_of_it(tmp_path, monkeypatch):
+def test_the_commit_is_recorded_if_the_file_is_tracked(tmp_path, monkeypatch):
     def git(*arguments):
         names = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
         command = ["git", "-C", str(tmp_path), *names, *arguments]
@@ -169,7 +169,7 @@ def test_ctrl_c_during_validation_saves_the_epoch_before_it(tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize("device", ["cude", "cuda:97"])
-def test_an_unknown_device_is_an_error_before_anything_is_written(tmp_path, device):
+def test_an_unknown_device_is_an_error_before_files_are_written(tmp_path, device):
     with pytest.raises(ValueError, match=f"^train: the device must be one of .* it is '{device}'"):
         train(ONE_EPOCH, tmp_path / "run", device=device, quiet=True)
     assert not list(tmp_path.iterdir())
@@ -235,7 +235,7 @@ class Writer:
         Writer.calls.append((tag, value, step))
 
 
-def test_numbers_go_to_tensorboard_where_it_is_installed(tmp_path, monkeypatch):
+def test_metrics_are_written_to_tensorboard_if_it_is_installed(tmp_path, monkeypatch):
     fake = types.SimpleNamespace(SummaryWriter=Writer)
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", fake)
     rows = train(BIGRAM, tmp_path, quiet=True).history
@@ -252,6 +252,6 @@ def test_numbers_go_to_tensorboard_where_it_is_installed(tmp_path, monkeypatch):
     assert {call[2] for call in Writer.calls[1:] if len(call) == 3} == {3}
 
 
-def test_nothing_is_written_for_tensorboard_where_it_is_not(tmp_path):
+def test_no_metrics_are_written_without_tensorboard(tmp_path):
     train(ONE_EPOCH, tmp_path, quiet=True)
     assert not (tmp_path / "tensorboard").exists()

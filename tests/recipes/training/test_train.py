@@ -175,7 +175,7 @@ def test_a_time_limit_must_be_positive(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_plain_lines_are_printed_where_there_is_no_terminal(tmp_path, capsys):
+def test_plain_lines_are_printed_without_a_terminal(tmp_path, capsys):
     train(BIGRAM, tmp_path / "loud")
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("10 training examples, ")

@@ -105,7 +105,7 @@ def test_emissions_used_by_several_examples_and_by_other_ops(normalized):
         emissions = ag.linear_graph(*array.shape, array)
         losses = call(graphs, [emissions, emissions], normalized=normalized)
         others = [ag.forward_score(emissions), ag.forward_score(ag.intersect(ctc([3]), emissions))]
-        for _ in range(2):  # the second adds to the gradient that is there
+        for _ in range(2):  # the second call adds to the gradient
             ag.backward([*losses, *others], retain_graph=True)
         found.append(weights(emissions.grad()))
     np.testing.assert_allclose(found[0], found[1], atol=1e-10)

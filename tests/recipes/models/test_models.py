@@ -406,6 +406,6 @@ except ImportError as error:
         ),
     ],
 )
-def test_errors_say_what_is_wrong(call, message):
+def test_errors_name_the_invalid_argument(call, message):
     with pytest.raises(ValueError, match=message):
         call()

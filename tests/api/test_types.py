@@ -1,4 +1,4 @@
-"""What a type checker says of programs that use arcgrad."""
+"""Type checking of programs that use arcgrad."""
 
 import os
 import subprocess
