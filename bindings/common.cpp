@@ -1,3 +1,5 @@
+// Conversions from Python with errors that name the operation and the argument.
+
 #include "common.h"
 
 #include <algorithm>
@@ -16,7 +18,7 @@ nb::object as_array(const char* op, const char* what, nb::handle values) {
 }
 
 std::string show(nb::handle object) {
-  // Half a surrogate pair has no UTF-8.
+  // A str may contain lone surrogates, which UTF-8 cannot encode.
   return nb::cast<nb::bytes>(nb::str(object).attr("encode")("utf-8", "backslashreplace")).c_str();
 }
 
@@ -56,7 +58,7 @@ nb::object as_int_array(const char* op, const char* what, nb::handle values) {
   return array;
 }
 
-/// A list of whole numbers that fit 32 bits; nothing if it is another thing.
+/// A list of ints that fit 32 bits; nothing if `values` is something else.
 std::optional<Column> try_list(nb::handle values) {
   if (!nb::isinstance<nb::list>(values)) return std::nullopt;
   const size_t size = nb::len(values);
@@ -72,21 +74,21 @@ std::optional<Column> try_list(nb::handle values) {
   return out;
 }
 
-/// Whether an element of a list is a sequence of its own, and not a number.
+/// Whether an element of a list is a sequence, not a number.
 bool is_row(nb::handle item) {
   if (PyLong_Check(item.ptr())) return false;
   if (nb::hasattr(item, "ndim")) return nb::cast<int>(item.attr("ndim")) > 0;
   return nb::isinstance<nb::sequence>(item);
 }
 
-/// A matrix, or a vector as its only row, of whole numbers; it keeps `owner` alive.
+/// A matrix of whole numbers, or a vector as its only row.
 template <class T>
 struct IntMatrix {
   nb::ndarray<const T, nb::c_contig, nb::device::cpu> owner;
   bool is_vector = false;
   size_t rows = 0, cols = 0;
 
-  /// Adds the first `length` numbers of a row that starts at `begin`.
+  /// Appends the `length` numbers from `begin` on as a sequence.
   void append(const char* op, const char* what, size_t begin, size_t length, Sequences& to) const {
     const size_t size = to.labels.size();
     to.labels.resize(size + length);
@@ -112,7 +114,7 @@ std::optional<IntMatrix<T>> try_int_matrix(nb::handle values) {
   return out;
 }
 
-/// The sequences in a matrix or vector, which `lengths` cuts if there are any.
+/// The sequences in a matrix or vector, of the given lengths.
 template <class T>
 Labels cut(const char* op, const char* what, const IntMatrix<T>& matrix,
            const std::optional<Column>& lengths) {
@@ -201,7 +203,7 @@ Column to_ints(const char* op, const char* what, nb::handle values) {
   nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> wide;
   if (nb::ndarray_check(values) && nb::try_cast(values, wide, false)) {
     Column narrow(wide.size());
-    int64_t lost = 0;  // not a bool, so that the loop is done in vectors
+    int64_t lost = 0;  // not a bool, so that the loop is vectorized
     for (size_t i = 0; i < wide.size(); ++i) {
       narrow[i] = static_cast<int32_t>(wide.data()[i]);
       lost |= narrow[i] ^ wide.data()[i];
@@ -275,12 +277,12 @@ Column to_lengths(const char* op, nb::handle lengths, int64_t batch, int64_t fra
           counts.size());
   for (size_t i = 0; i < counts.size(); ++i)
     require(counts[i] >= 0 && counts[i] <= frames, op, "a length must be between 0 and ", frames,
-            ", the number of frames, but that of example ", i, " is ", counts[i]);
+            ", the number of frames, but the length of example ", i, " is ", counts[i]);
   return counts;
 }
 
 Weights to_weights(const char* op, nb::handle values, std::optional<DType> dtype) {
-  // Plain arrays need no help from NumPy.
+  // Fast path without calls into NumPy, for aligned contiguous arrays.
   nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu> plain;
   if (nb::ndarray_check(values) && nb::try_cast(values, plain, false) && plain.ndim() > 0 &&
       reinterpret_cast<uintptr_t>(plain.data()) % plain.itemsize() == 0 &&
@@ -306,12 +308,12 @@ Weights to_weights(const char* op, nb::handle values, std::optional<DType> dtype
   if (kind != "f" && kind != "i" && kind != "u")
     throw nb::type_error(
         text(op, ": weights must hold real numbers, but their dtype is ", name_of(array)).c_str());
-  // A list has no dtype of its own, although NumPy gives it one.
+  // NumPy converts lists to float64, but a list has no dtype, so its weights become float32.
   const bool is_float64 = nb::hasattr(values, "dtype") && kind == "f" &&
                           nb::cast<size_t>(array.attr("itemsize")) > sizeof(float);
   const DType to = dtype.value_or(is_float64 ? DType::float64 : DType::float32);
   if (size == 0) return Weights::zeros(0, to);
-  // NumPy brings it to one of our types; a narrowing is done here, where it cannot warn.
+  // NumPy converts to float32 or float64. Narrowing is done here, since NumPy warns of overflow.
   const DType from = name_of(array) == "float32" ? DType::float32 : DType::float64;
   nb::object flat =
       nb::module_::import_("numpy")

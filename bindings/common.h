@@ -1,5 +1,8 @@
 #pragma once
 
+// Conversions between Python and C++ that the bindings share, and the functions that add each part
+// of the module.
+
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -21,31 +24,31 @@ using namespace nb::literals;
 
 namespace arcgrad::bindings {
 
-/// A list of graphs, as Python passes it. It may hold other things, of which snapshots() complains:
-/// only there it is known for which operation.
+/// A list of graphs from Python. It may contain other objects, so that snapshots() can raise an
+/// error that names the operation.
 struct GraphList {
-  std::vector<Graph> graphs;  // those before the first thing that is no graph
+  std::vector<Graph> graphs;  // the elements before the first one that is not a graph
   size_t size = 0;
-  std::string wrong_type;  // of that thing; empty if there is none
+  std::string wrong_type;  // the type of that element; empty if all are graphs
 };
 
-/// A graph or a list of graphs, as Python passes it.
+/// A graph or a list of graphs from Python.
 struct Batch : GraphList {
   bool is_list = false;
 };
 
-/// Any whole number or None, as Python passes it; to_seed() looks at its size.
+/// An int of any size or None from Python; to_seed() checks the size.
 struct Seed {
   nb::object number;
 };
 
-/// True or False, or such a value of NumPy, which comparing its numbers gives.
+/// A bool of Python or NumPy.
 struct Flag {
   bool value = false;
   operator bool() const { return value; }
 };
 
-/// Handles that edits made while the GIL is released do not touch. Take them before releasing it.
+/// Handles that edits by other threads do not change. Take them before releasing the GIL.
 inline std::vector<Graph> snapshots(const std::vector<Graph>& graphs) {
   std::vector<Graph> out;
   out.reserve(graphs.size());
@@ -53,49 +56,49 @@ inline std::vector<Graph> snapshots(const std::vector<Graph>& graphs) {
   return out;
 }
 
-/// The same of a list, which must hold graphs only.
+/// The same for a list. Throws if an element is not a graph.
 std::vector<Graph> snapshots(const char* op, const GraphList& list);
 
 std::optional<uint64_t> to_seed(const char* op, const Seed& seed);
 /// "log" or "tropical".
 Semiring to_semiring(const char* op, const std::string& name);
-/// Whatever numpy.dtype() understands, as long as it is float32 or float64.
+/// float32 or float64, in any form that numpy.dtype() accepts.
 DType to_dtype(const char* op, nb::handle dtype);
 nb::object from_dtype(DType dtype);
-/// A whole number that fits an int32.
+/// Throws unless the number fits 32 bits.
 int32_t to_int32(const char* op, const char* what, int64_t value);
-/// True or False, where no caster can say what is wrong.
+/// A bool, for setters of properties, where a failed conversion has no useful message.
 bool to_flag(const char* op, const char* what, nb::handle value);
 /// str() of an object, for messages.
 std::string show(nb::handle object);
-/// Whatever numpy.asarray() understands.
+/// numpy.asarray() of an object.
 nb::object as_array(const char* op, const char* what, nb::handle values);
 /// A one-dimensional array-like of whole numbers.
 Column to_ints(const char* op, const char* what, nb::handle values);
-/// How many of `frames` frames each of `batch` examples has, or none if that is None.
+/// The number of frames of each example, at most `frames`; empty if `lengths` is None.
 Column to_lengths(const char* op, nb::handle lengths, int64_t batch, int64_t frames);
-/// Sequences of labels as Python passes them: one, or several, and then as a list of sequences, as
-/// the rows of a matrix, or one after the other.
+/// Sequences of labels from Python: one sequence, or several as a list of sequences, the rows of a
+/// matrix, or a concatenation.
 struct Labels {
   Sequences sequences;
   bool is_list = false;
 };
-/// `lengths`, if not None, says how long each of several sequences is: rows of a matrix are cut.
+/// `lengths`, unless None, has the length of each sequence. The rest of a row is padding.
 Labels to_labels(const char* op, const char* what, nb::handle values, nb::handle lengths);
-/// An array-like of real numbers of any shape, copied. Without `dtype`, float64 if it is an array
-/// of floats of more than 32 bits, else float32.
+/// A copy of an array-like of real numbers of any shape. Without `dtype`, float64 for arrays of
+/// floats of more than 32 bits, else float32.
 Weights to_weights(const char* op, nb::handle values, std::optional<DType> dtype);
-/// A matrix of float32 or float64 as it is in memory, or nothing if it is not one.
+/// A matrix of float32 or float64 without a copy; nothing if `values` is something else.
 std::optional<Weights> try_borrow_matrix(nb::handle values);
 /// A two-dimensional float array, not copied.
 Weights borrow_weights(const char* op, nb::handle values);
 
-/// A share in a Python object, which is let go with the GIL held.
+/// A reference to a Python object that acquires the GIL to release it.
 std::shared_ptr<const void> hold(nb::handle object);
 
 void init_graph(nb::module_& m);
 void init_ops(nb::module_& m);
-void init_source(nb::module_& m);
+void init_external_array(nb::module_& m);
 void init_tape(nb::module_& m);
 void init_parallel(nb::module_& m);
 void init_trellis(nb::module_& m);
@@ -118,7 +121,7 @@ struct type_caster<arcgrad::bindings::Flag> {
       value.value = plain.value;
       return true;
     }
-    // By its name, as NumPy may not be loaded; it was bool_ before NumPy 2.
+    // The type is recognized by its name, since NumPy may not be loaded. NumPy 1 calls it bool_.
     const handle type = source.type();
     const object module = getattr(type, "__module__", none()), name = type.attr("__name__");
     if (!module.equal(str("numpy")) || (!name.equal(str("bool")) && !name.equal(str("bool_"))))

@@ -1,11 +1,14 @@
+// The extension module arcgrad._core.
+
 #include <system_error>
 
+#include "arcgrad/runtime/thread_count.h"
 #include "common.h"
 
 NB_MODULE(_core, m) {
   using namespace arcgrad::bindings;
   m.doc() = "The core of arcgrad.";
-  // A graph in a traceback that is alive at exit is no leak worth a page of text.
+  // A traceback may keep a graph alive at exit, which nanobind would report as a leak.
   nb::set_leak_warnings(false);
   m.attr("__version__") = ARCGRAD_VERSION;
   m.attr("epsilon") = arcgrad::kEpsilon;
@@ -17,13 +20,13 @@ NB_MODULE(_core, m) {
       PyErr_SetObject(PyExc_OSError, args.ptr());
     }
   });
-  // In the main thread this runs the handlers of signals that came in, such as that of Ctrl-C.
+  // In the main thread, PyErr_CheckSignals runs the handlers of pending signals, such as Ctrl-C.
   arcgrad::set_interrupt_check([] {
     nb::gil_scoped_acquire acquire;
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
   });
-  // Workers of a DataLoader are daemonic. A spawned one learns that it is so after it has imported
-  // its main module, so this cannot be asked when arcgrad is imported.
+  // DataLoader workers are daemonic. A spawned process sets this flag after it has imported its
+  // main module, so it cannot be checked when arcgrad is imported.
   arcgrad::set_worker_check([] {
     nb::gil_scoped_acquire acquire;
     const nb::object modules = nb::module_::import_("sys").attr("modules");
@@ -34,7 +37,7 @@ NB_MODULE(_core, m) {
   });
   init_graph(m);
   init_ops(m);
-  init_source(m);
+  init_external_array(m);
   init_tape(m);
   init_parallel(m);
   init_trellis(m);

@@ -1,13 +1,16 @@
+// Binds the thread pool and its settings.
+
 #include "arcgrad/runtime/parallel.h"
 
+#include "arcgrad/runtime/thread_count.h"
 #include "arcgrad/runtime/thresholds.h"
 #include "common.h"
 
 namespace arcgrad::bindings {
 namespace {
 
-/// One call of parallel_for. An exception says which call it came from, and one that is meant to
-/// end the program, such as that of Ctrl-C, ends the others too.
+/// Makes one call of parallel_for. A note on its exception names the call. An exception that should
+/// end the program, such as KeyboardInterrupt, stops the other calls.
 nb::object call(nb::handle function, nb::handle item, size_t index, size_t count) {
   poll_interrupt();
   try {
@@ -24,16 +27,16 @@ nb::object call(nb::handle function, nb::handle item, size_t index, size_t count
 
 void init_parallel(nb::module_& m) {
   m.def("get_num_threads", &get_num_threads, R"(
-How many threads list arguments and :func:`backward` use, the calling one included.
+The number of threads that :func:`backward` and operations on lists use, including the calling one.
 
-By default ``ARCGRAD_NUM_THREADS``, else ``OMP_NUM_THREADS``, else the processors this process may
-use. In a forked child, and in a daemonic one of ``multiprocessing`` such as a DataLoader worker, it
-is ``ARCGRAD_NUM_THREADS``, else one; such processes work side by side. Importing
-arcgrad warns of an ``ARCGRAD_NUM_THREADS`` that is not a whole number between 1 and 4096.
+The default is ``ARCGRAD_NUM_THREADS``, else ``OMP_NUM_THREADS``, else the number of processors that
+this process may use. In a forked child and in a daemonic ``multiprocessing`` process, such as a
+DataLoader worker, it is ``ARCGRAD_NUM_THREADS``, else 1, because several of them run at the same
+time. Importing arcgrad warns if ``ARCGRAD_NUM_THREADS`` is not a whole number between 1 and 4096.
 
-On Linux, the threads of OpenMP are used where the program has as many of them, as it does after
-``import torch``: after each operation of torch they look for more work, and would take the
-processors from other threads. ``ARCGRAD_OPENMP=0`` in the environment keeps them apart.
+On Linux, arcgrad uses the threads of OpenMP if the program has loaded it, as ``import torch`` does,
+and if their numbers are equal. These threads spin after each operation of torch, and would slow
+down other threads. Set ``ARCGRAD_OPENMP=0`` in the environment to use separate threads.
 
 >>> import arcgrad as ag
 >>> ag.get_num_threads() >= 1
@@ -45,7 +48,8 @@ True
         set_num_threads(to_int32("set_num_threads", "the number of threads", num_threads));
       },
       "num_threads"_a, R"(
-Sets how many threads list arguments and :func:`backward` use. Results do not depend on it.
+Sets the number of threads that :func:`backward` and operations on lists use. Results do not depend
+on it.
 
 Raises:
     ValueError: If the number is not between 1 and 4096.
@@ -58,7 +62,7 @@ Raises:
 >>> ag.set_num_threads(before)
 )");
   m.def("check_environment", &check_environment,
-        "Raises ValueError if ``ARCGRAD_NUM_THREADS`` is set but is no number of threads.");
+        "Raises ValueError if ``ARCGRAD_NUM_THREADS`` is set but is not a number of threads.");
   m.def(
       "parallel_for",
       [](nb::callable function, nb::iterable iterable) {
@@ -77,11 +81,11 @@ Raises:
         return out;
       },
       "function"_a, "iterable"_a, R"(
-Calls ``function`` on each item from the threads of the pool and returns the results in order.
+Calls ``function`` on each item on several threads and returns the results in order.
 
-Operations on graphs release the GIL, so several calls make progress at once. All calls are made;
-then the first exception, if any, is raised, with a note of the call it came from. Ctrl-C and
-``SystemExit`` let no further calls start. Calls from inside another parallel call run inline.
+Operations on graphs release the GIL, so several calls run at the same time. All calls are made even
+if some raise; then the exception of the first of these is raised, with a note that names the call.
+After Ctrl-C or ``SystemExit`` no further calls start. A nested call runs on its calling thread.
 
 Args:
     function: Called with one item.
@@ -95,7 +99,8 @@ Args:
       "set_threshold",
       [](const std::string& name, int64_t value) { return set_threshold(name, value); }, "name"_a,
       "value"_a,
-      "For tests: sets a size at which the code takes another path, and returns its old value.");
+      "For tests: sets an input size at which the code switches to another path, and returns the "
+      "old value.");
 }
 
 }  // namespace arcgrad::bindings

@@ -1,3 +1,5 @@
+// Binds backward, grad, hvp and the switch for recording.
+
 #include "arcgrad/autograd/backward.h"
 #include "common.h"
 
@@ -16,7 +18,7 @@ std::vector<Graph> gradients(const Batch& outputs, const std::vector<Graph>& inp
   return grad(roots, leaves, seeds, create_graph);
 }
 
-/// A vector of hvp: a graph, or weights for a graph like `like`.
+/// A vector of hvp: a graph, or weights for a graph with the topology of `like`.
 Graph to_vector(const Graph& like, nb::handle vector) {
   if (nb::isinstance<Graph>(vector)) return nb::cast<Graph>(vector).snapshot();
   Weights weights = to_weights("hvp", vector, like.dtype());
@@ -47,21 +49,22 @@ void init_tape(nb::module_& m) {
       },
       "graphs"_a, "grad"_a = nb::none(), nb::kw_only(), "retain_graph"_a = false,
       "create_graph"_a = false, R"(
-Differentiates graphs with respect to the leaves they were made from.
+Computes the gradients of graphs with respect to the leaves they were made from.
 
-Gradients add up in the leaves, where :meth:`Graph.grad` finds them, and in graphs marked with
-:meth:`Graph.retain_grad`. A list is differentiated in one walk of the tape on the threads of the
-pool, and the result does not depend on their number.
+The gradients are added to those stored in the leaves and in graphs marked with
+:meth:`Graph.retain_grad`; read them with :meth:`Graph.grad`. A list is differentiated in one pass on
+several threads. The result does not depend on the number of threads.
 
 Args:
     graphs: The graph or graphs to differentiate.
-    grad: Seed gradients, one graph per graph with as many arcs. By default every arc has seed 1.
+    grad: Seed gradients: for each graph, a graph with as many arcs. By default all seeds are 1.
     retain_graph: Keep the tape, so that backward can be called again.
-    create_graph: Put the gradients on the tape too, so that they can be differentiated.
+    create_graph: Record the gradients on the tape, so that they can be differentiated. Keeps the
+        tape too.
 
 Raises:
-    RuntimeError: If the tape was freed, a graph has no gradient to compute, or the order of
-        differentiation is more than two.
+    RuntimeError: If the tape was freed, a graph does not depend on a graph with ``calc_grad``, or an
+        op has no derivatives of this order.
 
 >>> import arcgrad as ag
 >>> g = ag.linear_graph(1, 2)
@@ -76,21 +79,22 @@ Raises:
          Flag create_graph) { return gradients(outputs, {inputs}, grad_outputs, create_graph)[0]; },
       "outputs"_a, "inputs"_a, "grad_outputs"_a = nb::none(), nb::kw_only(),
       "create_graph"_a = false, R"(
-The gradients of outputs with respect to inputs. Stores nothing in the graphs and keeps the tape.
+The gradients of outputs with respect to inputs. Does not store them in the graphs, and keeps the
+tape.
 
 Args:
     outputs: The graph or graphs to differentiate; their gradients are summed.
-    inputs: The graph or graphs to differentiate with respect to, leaves or not.
-    grad_outputs: Seed gradients, one graph per output. By default every arc has seed 1.
-    create_graph: Put the gradients on the tape, so that they can be differentiated.
+    inputs: The graph or graphs to differentiate with respect to. They need not be leaves.
+    grad_outputs: Seed gradients, one graph per output. By default all seeds are 1.
+    create_graph: Record the gradients on the tape, so that they can be differentiated.
 
 Returns:
-    One gradient per input, in the form of ``inputs``. It is zero where an output does not depend
-    on the input.
+    One gradient per input: a graph if ``inputs`` is a graph, else a list. It is zero if no output
+    depends on the input.
 
 Raises:
-    RuntimeError: If no output has a gradient, an input has ``calc_grad`` off, or the tape was
-        freed.
+    RuntimeError: If no output depends on a graph with ``calc_grad``, an input has ``calc_grad``
+        switched off, or the tape was freed.
 
 >>> import arcgrad as ag
 >>> g = ag.linear_graph(1, 2)
@@ -114,7 +118,8 @@ False
         return hessian_products(outputs, {inputs}, {to_vector(inputs, vectors)})[0];
       },
       "outputs"_a, "inputs"_a, "vectors"_a, R"(
-The Hessian of the sum of outputs times a vector, exact, at about twice the cost of a gradient.
+The exact product of the Hessian of the sum of outputs with a vector, at about twice the cost of a
+gradient.
 
 Args:
     outputs: The graph or graphs to differentiate twice.
@@ -122,7 +127,7 @@ Args:
     vectors: One vector per input: a graph with as many arcs, or an array of weights.
 
 Returns:
-    One product per input, in the form of ``inputs``.
+    One product per input: a graph if ``inputs`` is a graph, else a list.
 
 >>> import arcgrad as ag
 >>> g = ag.linear_graph(1, 2, dtype="float64")
@@ -143,7 +148,7 @@ Returns:
       "outputs"_a, "inputs"_a, "vectors"_a);
 
   m.def("is_grad_enabled", &is_grad_enabled, R"(
-Whether operations of this thread are recorded for differentiation.
+Whether this thread records operations for differentiation.
 
 >>> import arcgrad as ag
 >>> ag.is_grad_enabled()
@@ -151,7 +156,7 @@ True
 )");
   m.def(
       "set_grad_enabled", [](Flag enabled) { return set_grad_enabled(enabled); }, "enabled"_a,
-      "Switches recording on or off in this thread and returns what it was.");
+      "Switches recording on or off in this thread and returns the old value.");
 }
 
 }  // namespace arcgrad::bindings

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Everything a C++ program needs.
+// Includes all public headers.
 
 #include "arcgrad/autograd/autograd.h"
 #include "arcgrad/core/graph.h"

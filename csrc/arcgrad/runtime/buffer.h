@@ -1,5 +1,7 @@
 #pragma once
 
+// Arrays of plain numbers. Large ones take their memory from a free list, see free_list.cpp.
+
 #include <cstddef>
 #include <cstdint>
 #include <new>
@@ -8,17 +10,19 @@
 
 namespace arcgrad {
 
-/// From this size on, memory is kept for the next buffer when it is freed: the page faults of fresh
-/// memory take longer than the work of most ops, and malloc gives back what is free at the end of
-/// its own.
+/// Arrays of at least this many bytes use the free list. The page faults of fresh memory take
+/// longer than the work of most ops, and malloc returns the free memory at the end of its heap to
+/// the system.
 inline constexpr size_t kLarge = size_t{32} << 10;
 
-/// Memory of at least `bytes` >= kLarge, not zeroed.
+/// Returns at least `bytes` >= kLarge bytes, not zeroed. Declared here, because the inline
+/// functions below call it and public headers include only public headers.
 void* allocate_large(size_t bytes);
-/// Takes it back. Up to 512 MB stay with the process; the system may reclaim all but small blocks.
+/// Puts memory of allocate_large(bytes) into the free list, which keeps at most 512 MB.
 void free_large(void* memory, size_t bytes) noexcept;
 
-/// Allocates large arrays as above, and leaves new entries without a value uninitialised.
+/// Takes large arrays from the free list, and leaves entries that are not given a value
+/// uninitialized.
 template <class T>
 struct Allocator {
   using value_type = T;
@@ -51,25 +55,24 @@ struct Allocator {
   bool operator==(const Allocator&) const { return true; }
 };
 
-/// A vector for arrays that may be large. resize() does not set numbers to zero.
+/// A vector for arrays that may be large. resize() leaves new numbers uninitialized.
 template <class T>
 using Buffer = std::vector<T, Allocator<T>>;
 
 /// Nodes, arcs or labels.
 using Column = Buffer<int32_t>;
 
-/// An array of plain numbers for vector loops: it starts on a cache line, is not initialised, and
-/// if it is large comes from memory that was used before, by whichever thread.
+/// An uninitialized array of plain numbers for vector loops, aligned to a cache line.
 template <class T>
 class AlignedBuffer {
  public:
   AlignedBuffer() = default;
   explicit AlignedBuffer(int64_t size) : bytes_(static_cast<size_t>(size) * sizeof(T)) {
-    if (bytes_ >= kLargeBlock) {
+    if (bytes_ >= kFromFreeList) {
       data_ = static_cast<T*>(memory_ = allocate_large(bytes_));
       return;
     }
-    // Asked for an aligned block, malloc would take a larger one and give back what is left over.
+    // An aligned allocation would cost more: malloc takes a larger block and frees the remainder.
     memory_ = ::operator new(bytes_ + kCacheLine);
     const auto address = reinterpret_cast<uintptr_t>(memory_);
     data_ = reinterpret_cast<T*>((address + kCacheLine - 1) / kCacheLine * kCacheLine);
@@ -88,7 +91,7 @@ class AlignedBuffer {
     return *this;
   }
   ~AlignedBuffer() {
-    if (memory_ && bytes_ < kLargeBlock)
+    if (memory_ && bytes_ < kFromFreeList)
       ::operator delete(memory_, bytes_ + kCacheLine);
     else if (memory_)
       free_large(memory_, bytes_);
@@ -99,8 +102,9 @@ class AlignedBuffer {
 
  private:
   static constexpr size_t kCacheLine = 64;
-  /// Smaller ones come from malloc, which has memory for each thread: it is in that one's cache.
-  static constexpr size_t kLargeBlock = size_t{256} << 10;
+  /// Smaller arrays come from malloc: it returns memory that this thread freed, which may still be
+  /// in the cache of its processor.
+  static constexpr size_t kFromFreeList = size_t{256} << 10;
   T* data_ = nullptr;
   void* memory_ = nullptr;
   size_t bytes_ = 0;

@@ -1,5 +1,7 @@
 #pragma once
 
+// How errors are raised: `require` and `fail` throw messages `<op>: <rule>, but <what was given>`.
+
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -7,13 +9,14 @@
 
 namespace arcgrad {
 
-/// A tape that was freed, a missing gradient, or an order of differentiation that does not exist.
+/// An error of differentiation: the tape was freed, there is no gradient, or a higher derivative is
+/// not implemented. Python sees a RuntimeError.
 class TapeError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// The parts printed one after the other. Floats are short but precise enough to recognise.
+/// Concatenates the printed parts. Floats have six significant digits.
 template <class... Parts>
 std::string text(const Parts&... parts) {
   std::ostringstream out;
@@ -21,13 +24,13 @@ std::string text(const Parts&... parts) {
   return out.str();
 }
 
-/// Throws `<op>: <parts>` as invalid_argument, which Python sees as a ValueError.
+/// Throws std::invalid_argument with the text `<op>: <parts>`. Python sees a ValueError.
 template <class... Parts>
 [[noreturn]] void fail(std::string_view op, const Parts&... parts) {
   throw std::invalid_argument(text(op, ": ", parts...));
 }
 
-/// Fails unless `ok`. The parts are printed only on failure.
+/// Calls fail() unless `ok`. The parts are printed only then.
 template <class... Parts>
 void require(bool ok, std::string_view op, const Parts&... parts) {
   if (!ok) [[unlikely]]

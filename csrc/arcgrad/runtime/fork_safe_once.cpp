@@ -1,3 +1,5 @@
+// Counts forks.
+
 #include "arcgrad/runtime/fork_safe_once.h"
 
 #include <pthread.h>

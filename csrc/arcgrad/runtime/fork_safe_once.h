@@ -1,17 +1,27 @@
 #pragma once
 
+// Lazy initialization that is safe with threads and with fork.
+//
+// A forked child has only the thread that called fork. If another thread of the parent was inside
+// an initialization, its mutex stays locked in the child forever, and std::call_once would wait for
+// it. So a ForkSafeOnce has a second mutex for processes that were forked after it was made, and a
+// child runs an unfinished initialization again from the start.
+//
+// Invariant: `is_done_` is set only after the initialization has returned. The initialization must
+// therefore be repeatable. Not covered: a child that forks again during its own second run.
+//
+// Cost: once it is done, one load with acquire order.
+
 #include <atomic>
 #include <cstdint>
 #include <mutex>
 
 namespace arcgrad {
 
-/// How many forks led to this process since the library was loaded.
+/// The number of forks between the process that loaded the library and this one.
 int32_t fork_generation();
 
-/// Runs an initialization once, at the first call; concurrent calls wait for it. Unlike
-/// std::call_once, it is safe after fork: a child forked in the middle of an initialization has no
-/// thread that would finish it, so the child runs it again.
+/// Runs an initialization once, at the first call; concurrent calls wait for it.
 class ForkSafeOnce {
  public:
   bool is_done() const { return is_done_.load(std::memory_order_acquire); }

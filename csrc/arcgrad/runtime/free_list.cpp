@@ -1,3 +1,17 @@
+// The free list of large arrays.
+//
+// The first write to each page of fresh memory is a page fault, which often takes longer than the
+// op. So freed blocks are kept for later arrays: at most 64 blocks and 512 MB, and the oldest are
+// returned to the system first. Sizes are rounded up, to a page or an eighth of a power of two, and
+// a block is reused only for exactly its rounded size. Blocks of 2 MB and more consist of huge
+// pages, and the system may reclaim them while they are in the list.
+//
+// Invariant: only take() and put() hold the spin lock, and no thread waits for it. If it is held,
+// take() falls back to a fresh block and put() to free(). So a child that was forked while another
+// thread held the lock still works, without the free list.
+//
+// Cost: a linear search of at most 64 entries.
+
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -11,18 +25,15 @@
 namespace arcgrad {
 namespace {
 
-/// From this size on, blocks are made of huge pages.
+/// Blocks of at least this size consist of huge pages.
 constexpr size_t kHuge = size_t{2} << 20;
 constexpr size_t kHugePage = size_t{2} << 20;
 constexpr size_t kSmallPage = size_t{4} << 10;
-/// The most that is kept.
+/// The largest total size of the list.
 constexpr size_t kMaxKept = size_t{512} << 20;
 constexpr size_t kMaxBlocks = 64;
 
 /// Freed blocks, the oldest first.
-///
-/// Whoever finds it in use by another thread does without. So nobody waits, and a process forked
-/// from such a moment, in which it stays in use forever, still works.
 class FreeList {
  public:
   /// A block of exactly this size, or null.
@@ -41,7 +52,6 @@ class FreeList {
   void put(void* memory, size_t size) {
     if (size > kMaxKept) return std::free(memory);
 #ifdef __linux__
-    // The system may take the pages back when it needs them.
     if (size >= kHuge) madvise(memory, size, MADV_FREE);
 #endif
     if (in_use_.test_and_set(std::memory_order_acquire)) return std::free(memory);
@@ -69,10 +79,10 @@ class FreeList {
   size_t count_ = 0, total_ = 0;
 };
 
-// Without a destructor, so that buffers may outlive it at exit.
+// Has no destructor, because static buffers may be freed after it at exit.
 FreeList kept;
 
-/// Sizes come in steps of an eighth or of a page, so that a block fits buffers of about its size.
+/// Rounds a size up, so that a block fits arrays of about its size.
 size_t round_up(size_t bytes) {
   const size_t step = std::max(bytes < kHuge ? kSmallPage : kHugePage, std::bit_floor(bytes) / 8);
   return (bytes + step - 1) / step * step;

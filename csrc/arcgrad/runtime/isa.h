@@ -1,13 +1,13 @@
 #pragma once
 
-// Dispatch on the instruction set. The inner loops of a room are compiled twice, by
-// isa/baseline.cpp and isa/avx2.cpp in the room, into namespaces of these names.
+// Dispatch on the instruction set at run time. A room with vector loops compiles them twice, in
+// its isa/baseline.cpp and isa/avx2.cpp, into the namespaces `baseline` and `avx2`.
 
 namespace arcgrad {
 
-/// Whether to use AVX2: the processor supports it, and tests have not disabled it.
+/// True if AVX2 and FMA are available and not disabled for tests.
 bool use_avx2();
-/// For tests: uses the portable loops although the processor supports AVX2.
+/// For tests: with `force`, the portable loops are used even if the processor supports AVX2.
 void force_baseline(bool force);
 
 /// `name` in the namespace of the instruction set to use, looked up from the caller's namespace.

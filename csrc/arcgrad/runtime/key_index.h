@@ -1,5 +1,7 @@
 #pragma once
 
+// A hash table that numbers pointers.
+
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -9,15 +11,17 @@
 
 namespace arcgrad {
 
-/// Numbers distinct keys, addresses or a few of them, in the order in which they come. What belongs
-/// to a key then lies in a vector.
+/// Numbers distinct keys from 0 in the order in which they are added. A key is a pointer or an
+/// array of pointers. Callers keep the data of the keys in vectors that these numbers index.
+///
+/// Open addressing with linear probing, at most half full: add() and find() take O(1) on average.
 template <class Key>
 class KeyIndex {
  public:
   static constexpr size_t kNone = SIZE_MAX;
 
   size_t size() const { return keys_.size(); }
-  /// The number of a key, and whether it is new.
+  /// Adds a key if it is new. Returns its number and whether it was new.
   std::pair<size_t, bool> add(const Key& key) {
     if (2 * keys_.size() >= table_.size()) grow();
     const size_t cell = find_cell(key);
@@ -26,7 +30,7 @@ class KeyIndex {
     table_[cell] = static_cast<uint32_t>(keys_.size());
     return {keys_.size() - 1, true};
   }
-  /// Its number, or kNone.
+  /// The number of a key, or kNone.
   size_t find(const Key& key) const {
     if (keys_.empty()) return kNone;
     const uint32_t entry = table_[find_cell(key)];
@@ -64,7 +68,7 @@ class KeyIndex {
   }
 
   std::vector<Key> keys_;
-  std::vector<uint32_t> table_;  // one more than a number, or 0
+  std::vector<uint32_t> table_;  // number + 1 of the key in each cell; 0 if the cell is empty
 };
 
 }  // namespace arcgrad

@@ -1,3 +1,5 @@
+// Finds the OpenMP library of the program with dlsym, without linking to one.
+
 #include "arcgrad/runtime/openmp.h"
 
 #include <cstdlib>
@@ -12,12 +14,13 @@
 
 namespace arcgrad::openmp {
 
-// The thread sanitizer does not see how a library that was not built with it waits.
+// The thread sanitizer reports false races, because OpenMP libraries are built without it.
 #if defined(__linux__) && !defined(__SANITIZE_THREAD__)
 
 namespace {
 
-/// What code compiled for OpenMP calls; the libraries of GCC, LLVM and Intel all have it.
+/// The functions that code compiled with OpenMP calls. The libraries of GCC, LLVM and Intel all
+/// have them.
 struct Library {
   void (*parallel)(void (*body)(void*), void* data, unsigned num_threads, unsigned flags);
   int (*max_threads)();
@@ -32,7 +35,8 @@ bool find(const char* name, F*& function) {
 }
 
 bool is_forked() {
-  // The kernel's flags of a process, the ninth number; the name before them may hold spaces.
+  // The ninth field holds the kernel's flags of the process; the second, its name in parentheses,
+  // may contain spaces.
   constexpr unsigned long kForkedWithoutExec = 0x40;
   std::string line;
   std::getline(std::ifstream("/proc/self/stat"), line);
@@ -41,19 +45,19 @@ bool is_forked() {
   return at == std::string::npos || std::strtoul(&line[at], nullptr, 10) & kForkedWithoutExec;
 }
 
-/// False by the user's wish, and in a forked child: the threads of the parent are not there, but
-/// the library would wait for them.
+/// False if ARCGRAD_OPENMP=0, and in a forked child, where OpenMP would wait for threads that only
+/// the parent has.
 bool is_allowed = [] {
   const char* setting = std::getenv("ARCGRAD_OPENMP");
   pthread_atfork(nullptr, nullptr, [] { is_allowed = false; });
   return !(setting && std::string(setting) == "0") && !is_forked();
 }();
 
-/// Called by the main thread alone.
+/// The OpenMP library, or null. Called by the main thread only.
 const Library* library() {
   static Library library;
   static bool is_found = false;
-  // Another library may bring it at any time, so it is looked for until it is there.
+  // The program may load it at any time, so every call searches again until it is found.
   if (!is_found)
     is_found = find("GOMP_parallel", library.parallel) &&
                find("omp_get_max_threads", library.max_threads) &&
@@ -65,11 +69,12 @@ const Library* library() {
 }  // namespace
 
 bool run(int num_threads, Body* body, void* data) {
-  // OpenMP keeps threads for each thread that has a loop: only those of the main one are shared.
+  // OpenMP keeps a team of threads for each thread that starts loops. Other libraries use the team
+  // of the main thread.
   static thread_local const bool is_main = syscall(SYS_gettid) == getpid();
   if (!is_allowed || !is_main) return false;
   const Library* openmp = library();
-  // Loops of different sizes would make it end threads and start them again.
+  // A team of another size would make OpenMP end threads and start new ones.
   if (!openmp || openmp->max_threads() != num_threads) return false;
   struct LoopArguments {
     Body* body;

@@ -1,16 +1,17 @@
 #pragma once
 
-/// The threads of the OpenMP library that the program has loaded, if any.
-///
-/// They go on looking for work for some milliseconds after each loop, so after an operation of a
-/// library that uses them, such as torch, other threads find the processors taken.
+// Runs loops on the threads of the OpenMP library that the program has loaded, if any.
+//
+// After each loop, OpenMP threads spin for some milliseconds. After an op of torch, for example, a
+// second thread pool would compete with them for the processors, so their threads are used instead.
+
 namespace arcgrad::openmp {
 
 using Body = void(void* data, int thread, int num_threads);
 
-/// Runs `body` on each of `num_threads` threads, of which this one is number 0, and returns when
-/// all of them are done. There may be fewer, if the library gives fewer. Returns false, and runs
-/// nothing, where those threads cannot or should not be used. `body` must not throw.
+/// Runs `body` on `num_threads` threads, or fewer if OpenMP provides fewer, and returns true when
+/// all of them are done. The calling thread is number 0. Returns false without running anything if
+/// the OpenMP threads cannot be used. `body` must not throw.
 bool run(int num_threads, Body* body, void* data);
 
 }  // namespace arcgrad::openmp

@@ -1,32 +1,41 @@
+// The thread pool.
+//
+// A call of parallel_for is a Job. Each thread, including the calling one, owns a range of
+// consecutive indices, the same in every call with as many indices: what it computed for an example
+// in the forward pass is then in its cache for the gradient. A thread takes indices from the front
+// of its range, and when that is empty steals from the back of other ranges. The threads come from
+// the OpenMP library of the program if it has one (openmp.h), else from one Pool.
+//
+// Invariants: every index is taken once, by a compare-and-swap on its range. Errors are stored per
+// index, so which one is thrown does not depend on the threads. A nested loop runs on its own
+// thread. A forked child forgets the pool of its parent and makes its own.
+//
+// Cost: one atomic operation per index, and one wake-up per thread unless it still spins.
+// Reference: Blumofe and Leiserson, Scheduling multithreaded computations by work stealing, 1999.
+
 #include "arcgrad/runtime/parallel.h"
 
 #include <pthread.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <chrono>
 #include <condition_variable>
-#include <cstdlib>
 #include <exception>
 #include <memory>
 #include <mutex>
-#include <string_view>
 #include <thread>
 #include <utility>
-#ifdef __linux__
-#include <sched.h>
-#endif
 
 #include "arcgrad/runtime/error.h"
 #include "arcgrad/runtime/grad_mode.h"
 #include "arcgrad/runtime/openmp.h"
+#include "arcgrad/runtime/thread_count.h"
 
 namespace arcgrad {
 namespace {
 
-/// Leaves the processor to its other thread for a moment.
+/// Yields the core briefly to its other hardware thread.
 inline void relax() {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
@@ -35,25 +44,26 @@ inline void relax() {
 #endif
 }
 
+/// Whether this thread runs the body of a parallel_for.
 thread_local bool is_inside = false;
-/// Set before poll_interrupt() throws, so that a loop on the way does not go on.
+/// Set before poll_interrupt() throws, so that serial_for stops instead of running the other calls.
 thread_local bool is_interrupted = false;
 
-/// What the other threads throw when one was interrupted.
+/// Thrown in the other threads of a job after an interruption.
 class Interrupted : public std::exception {};
-/// Carries an exception from a call to the loop it is part of, which is to end with it.
+/// Carries an exception from rethrow_and_stop() to the loop that it ends.
 struct Stop {
   std::exception_ptr cause;
 };
 
 std::atomic<void (*)()> interrupt_check{nullptr};
-/// Asking takes the lock of the Python interpreter, so it is not done often.
+/// The check acquires the lock of the Python interpreter, so it is done rarely.
 constexpr std::chrono::milliseconds kBetweenChecks{50};
-/// How long a thread looks for work, or for the end of others' work, before it sleeps. Waking it
-/// takes longer than a small batch, and a gradient most often follows its score at once.
+/// How long a thread spins before it sleeps. Waking it takes longer than a small batch, and the
+/// backward pass usually follows the forward pass at once.
 constexpr std::chrono::microseconds kBeforeSleep{100};
 
-/// Waits for a condition without sleeping, but not for long.
+/// Spins until a condition holds, at most for kBeforeSleep.
 template <class Condition>
 void spin_until(const Condition& holds) {
   const auto end = std::chrono::steady_clock::now() + kBeforeSleep;
@@ -63,12 +73,11 @@ void spin_until(const Condition& holds) {
   }
 }
 
-/// Indices in a row that one thread takes from the front, and others that have no more of their own
-/// from the back.
-class alignas(64) Share {
+/// The indices of one thread. It takes them from the front, and other threads steal from the back.
+class alignas(64) IndexRange {
  public:
   void set(size_t begin, size_t end) { range_ = pack(begin, end); }
-  /// Puts an index into `i` unless none is left.
+  /// Takes an index into `i`; false if none is left.
   bool take(bool is_own, size_t& i) {
     uint64_t range = range_.load(std::memory_order_relaxed);
     uint64_t rest;
@@ -86,35 +95,32 @@ class alignas(64) Share {
   std::atomic<uint64_t> range_{0};
 };
 
-/// One parallel_for call.
-///
-/// Each thread has a share of the indices, the same in every call of that size: what it keeps of
-/// an example for the gradient is in its cache, and neighbours in memory are its own.
+/// One call of parallel_for.
 struct Job {
   Job(size_t count, int num_threads, const std::function<void(size_t)>& body)
       : body(body),
         errors(count),
         grad_enabled(is_grad_enabled()),
-        shares(static_cast<size_t>(num_threads)) {
-    const size_t parts = shares.size();
-    for (size_t k = 0; k < parts; ++k) shares[k].set(count * k / parts, count * (k + 1) / parts);
+        ranges(static_cast<size_t>(num_threads)) {
+    const size_t parts = ranges.size();
+    for (size_t k = 0; k < parts; ++k) ranges[k].set(count * k / parts, count * (k + 1) / parts);
   }
 
   const std::function<void(size_t)>& body;
   std::vector<std::exception_ptr> errors;
   const bool grad_enabled;
-  std::vector<Share> shares;
+  std::vector<IndexRange> ranges;
   std::atomic<bool> is_cancelled{false};
-  std::atomic<int> working{0};   // threads of the pool, changed under its mutex
-  std::atomic<int> num_done{0};  // threads of OpenMP that found no more to do
-  std::exception_ptr interrupt;  // of the thread that cancelled the job
+  std::atomic<int> working{0};   // threads of the pool in this job, changed under its mutex
+  std::atomic<int> num_done{0};  // OpenMP threads that have finished
+  std::exception_ptr interrupt;  // why the job was cancelled
 
-  /// On any thread.
+  /// Called on any thread.
   void cancel(std::exception_ptr cause) {
     if (!is_cancelled.exchange(true)) interrupt = std::move(cause);
   }
 
-  /// On the thread that started the job.
+  /// Cancels the job if the user has interrupted it. Called on the thread that started it.
   void check() {
     if (auto* check = interrupt_check.load(); check && !is_cancelled) {
       try {
@@ -125,13 +131,13 @@ struct Job {
     }
   }
 
-  /// Thread 0 is the one that started the job.
+  /// Runs indices until none is left. Thread 0 is the one that started the job.
   void work(size_t thread) {
     const bool was_inside = std::exchange(is_inside, true);
     const bool was_enabled = set_grad_enabled(grad_enabled);
     Job* const outer = std::exchange(current_job, this);
-    for (size_t k = 0; k < shares.size(); ++k)
-      for (size_t i; !is_cancelled && shares[(thread + k) % shares.size()].take(k == 0, i);) {
+    for (size_t k = 0; k < ranges.size(); ++k)
+      for (size_t i; !is_cancelled && ranges[(thread + k) % ranges.size()].take(k == 0, i);) {
         try {
           body(i);
         } catch (const Stop& stop) {
@@ -151,9 +157,11 @@ struct Job {
 
 thread_local Job* Job::current_job = nullptr;
 
+/// Threads that wait for jobs.
 class Pool {
  public:
-  /// Threads that outnumber the processors must not take time from each other by spinning.
+  /// With `spins`, idle threads spin before they sleep. Pass false if there are more threads than
+  /// processors, since spinning threads would then delay working ones.
   Pool(int num_workers, bool spins) : spins_(spins) {
     for (int i = 0; i < num_workers; ++i)
       threads_.emplace_back([this, i] { loop(static_cast<size_t>(i) + 1); });
@@ -224,7 +232,7 @@ class Pool {
   std::vector<std::thread> threads_;
 };
 
-/// Runs a job on the threads of the program's OpenMP, if it has some to share.
+/// Runs a job on OpenMP threads; false if that is not possible.
 bool run_in_openmp(Job& job, int num_threads) {
   return openmp::run(
       num_threads,
@@ -233,9 +241,10 @@ bool run_in_openmp(Job& job, int num_threads) {
         job.work(static_cast<size_t>(thread));
         ++job.num_done;
         if (std::this_thread::get_id() != job.starter) return;
-        // OpenMP would wait too, but without a look at Ctrl-C, and for milliseconds without
-        // sleeping: a thread that has yet to wake up may need this processor. Nor may that thread
-        // wake this one, which would then wait for it on the processor that both need.
+        // OpenMP would wait here too, but it would not check for Ctrl-C, and it would spin for
+        // milliseconds on a processor that a thread of the job may need to wake up. This thread
+        // polls instead of being notified: a notified thread would preempt the one that notifies
+        // it.
         const auto all_are_done = [&] { return job.num_done == num_threads; };
         spin_until(all_are_done);
         while (!all_are_done()) {
@@ -246,51 +255,8 @@ bool run_in_openmp(Job& job, int num_threads) {
       &job);
 }
 
-constexpr int kMaxThreads = 4096;
-
-/// An empty variable is as good as none.
-std::string_view read_environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
-
-/// A number of threads at the beginning of a text, and where it ends; 0 if there is none.
-std::pair<int, const char*> parse_num_threads(std::string_view text) {
-  int number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return {error == std::errc() && number > 0 && number <= kMaxThreads ? number : 0, end};
-}
-
-/// ARCGRAD_NUM_THREADS, or 0.
-int own_num_threads() {
-  const std::string_view value = read_environment("ARCGRAD_NUM_THREADS");
-  const auto [number, end] = parse_num_threads(value);
-  return end == value.data() + value.size() ? number : 0;
-}
-
-int usable_processors() {
-#ifdef __linux__
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
-#endif
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-}
-
-std::atomic<bool> is_forked{false};
-std::atomic<bool (*)()> worker_check{nullptr};
-
-int default_num_threads() {
-  if (const int own = own_num_threads()) return own;
-  auto* const is_worker = worker_check.load();
-  if (is_forked || (is_worker && is_worker())) return 1;
-  const int processors = usable_processors();
-  // It may be a list, of which the first number counts.
-  const int openmp = parse_num_threads(read_environment("OMP_NUM_THREADS")).first;
-  return openmp ? std::min(openmp, processors) : processors;
-}
-
-/// The pool and its size. Callers hold a share of the pool while they use it, so that changing the
-/// number of threads waits for nobody.
+/// The pool and its size. Jobs hold a reference to the pool they run on, so that changing the
+/// number of threads does not wait for them.
 struct Threads {
   std::mutex mutex;
   int count = default_num_threads();
@@ -305,16 +271,15 @@ struct Threads {
 
 std::atomic<Threads*> current{nullptr};
 
-// From the beginning, as the first use may be in the child. The threads of the parent do not exist
-// there, and its locks may be held.
+// A child has none of its parent's threads, and its copies of their locks may be held. Registered
+// at load time, because the first use may be in the child.
 [[maybe_unused]] const int has_handler = pthread_atfork(nullptr, nullptr, [] {
-  is_forked = true;
   is_inside = false;
   current = nullptr;
 });
 
-/// Made at the first use, when the program has set up its environment. Leaked: at exit, threads of
-/// Python may still be inside.
+/// Made at the first use, so that a program can set environment variables before that. Never freed:
+/// at exit, Python threads may still use it.
 Threads& threads() {
   Threads* found = current;
   if (found) return *found;
@@ -358,8 +323,8 @@ void parallel_for(size_t count, const std::function<void(size_t)>& body) {
 
 void parallel_rounds(size_t rounds, size_t parts, const std::function<void(size_t, size_t)>& part,
                      const std::function<void(size_t)>& close) {
-  // Parts are handed out in order, so the threads that have the earlier ones never wait for a later
-  // one, and a thread that does not come is not missed.
+  // Parts are handed out in order, so a part waits only for earlier ones, which other threads have
+  // already begun. That holds for any number of threads.
   std::atomic<size_t> next{0}, num_done{0}, open{0};
   std::atomic<bool> has_failed{false};
   parallel_for(parts, [&](size_t) {
@@ -423,15 +388,6 @@ void set_num_threads(int num_threads) {
   if (t.count == num_threads) return;
   t.count = num_threads;
   old.swap(t.pool);
-}
-
-void set_worker_check(bool (*check)()) { worker_check = check; }
-
-void check_environment() {
-  const std::string_view value = read_environment("ARCGRAD_NUM_THREADS");
-  require(value.empty() || own_num_threads() > 0, "ARCGRAD_NUM_THREADS",
-          "the number of threads must be a whole number between 1 and ", kMaxThreads,
-          ", but it is '", value, "'");
 }
 
 void rethrow_for_element(const std::string& op, size_t index, size_t count) {

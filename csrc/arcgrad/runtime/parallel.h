@@ -1,5 +1,7 @@
 #pragma once
 
+// Loops on several threads, interruption by the user, and errors that name the element of a batch.
+
 #include <cstddef>
 #include <functional>
 #include <string>
@@ -7,45 +9,40 @@
 
 namespace arcgrad {
 
-/// Runs `body(i)` for each i below `count` on the threads of the one pool and on this one.
+/// Runs `body(i)` for each i below `count` on the calling thread and the threads of the pool.
 ///
-/// All of them run, and then the exception of the lowest index is thrown again; unless one of them
-/// is interrupted, which stops the others. A call from inside another runs inline, so nesting
-/// cannot deadlock. Recording is on or off in the threads as it is in the caller.
+/// Every call is made even if others throw; afterwards the exception of the lowest index is thrown
+/// again. An interruption by the user stops all of them. A nested parallel_for runs on its calling
+/// thread, so nesting cannot deadlock. The calls record ops on the tape if the caller does.
 void parallel_for(size_t count, const std::function<void(size_t)>& body);
 
-/// The same on this thread alone.
+/// The same on the calling thread only.
 void serial_for(size_t count, const std::function<void(size_t)>& body);
 
-/// For each round below `rounds` in turn: `part(round, i)` for each i below `parts`, on several
-/// threads, and when all of them are done `close(round)` on one. For rounds so short that waking
-/// threads for each would take longer: threads wait for each other without sleeping.
+/// Runs `rounds` rounds one after the other. A round calls `part(round, i)` for each i below
+/// `parts` on several threads, and then `close(round)` on one of them. Threads spin between rounds,
+/// so this is for rounds that take less time than waking a thread.
 void parallel_rounds(size_t rounds, size_t parts, const std::function<void(size_t, size_t)>& part,
                      const std::function<void(size_t)>& close);
 
-/// How many threads parallel_for uses, this one included. By default ARCGRAD_NUM_THREADS, else
-/// OMP_NUM_THREADS, else the processors this process may use. In a forked child or another worker,
-/// ARCGRAD_NUM_THREADS, else one.
+/// How many threads parallel_for uses, including the calling one. See thread_count.cpp for the
+/// default.
 int get_num_threads();
-/// Throws unless `num_threads` is at least 1.
+/// Throws unless `num_threads` is between 1 and 4096.
 void set_num_threads(int num_threads);
-/// Sets a function that says whether this process works for another one, beside others like it. It
-/// is asked once, at the first need of the default.
-void set_worker_check(bool (*check)());
-/// Throws if ARCGRAD_NUM_THREADS is set but is no number of threads; it is then ignored.
-void check_environment();
 
-/// Sets a function that throws if the user wants to interrupt what is running, such as by Ctrl-C.
-/// Long computations call it now and then on the thread that started them.
+/// Sets a function that throws if the user has interrupted the program, for example with Ctrl-C.
+/// Long computations call it at intervals on the thread that started them.
 void set_interrupt_check(void (*check)());
-/// For long loops: throws if the user interrupted. All threads of a parallel_for then stop.
+/// For long loops: throws if the user has interrupted the program. All threads of a parallel_for
+/// then stop.
 void poll_interrupt();
-/// While an exception is handled inside a call of parallel_for: ends that loop with it. No further
-/// calls are started.
+/// For an exception handler inside `body` of parallel_for: ends the loop with the current
+/// exception. No further calls are started.
 [[noreturn]] void rethrow_and_stop();
 
-/// Throws the current exception again with `op (element index of count): ` in front of its text,
-/// in place of `op: ` where the text starts with that.
+/// Throws the current exception again with the prefix `op (element index of count): `, which
+/// replaces `op: ` if the text starts with it.
 [[noreturn]] void rethrow_for_element(const std::string& op, size_t index, size_t count);
 
 }  // namespace arcgrad

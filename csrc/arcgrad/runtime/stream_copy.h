@@ -1,5 +1,7 @@
 #pragma once
 
+// Copies with non-temporal stores.
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -10,8 +12,8 @@
 
 namespace arcgrad {
 
-/// Copies with streaming stores, which bypass the cache: for large results that would evict what is
-/// in use. Other threads see the copy after finish_stream().
+/// Copies with non-temporal stores, which bypass the cache: for large results that would evict data
+/// in use. Call finish_stream() before another thread reads the copy.
 inline void stream(const void* from, void* to, size_t bytes) {
   const auto* in = static_cast<const char*>(from);
   auto* out = static_cast<char*>(to);
@@ -31,6 +33,7 @@ inline void stream(const void* from, void* to, size_t bytes) {
   std::memcpy(out, in, bytes);
 }
 
+/// Orders the stores of stream() before later stores of this thread.
 inline void finish_stream() {
 #ifdef __SSE2__
   _mm_sfence();

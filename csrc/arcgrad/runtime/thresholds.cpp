@@ -17,7 +17,7 @@ int64_t set_threshold(std::string_view name, int64_t value) {
   };
   for (const auto& [known, threshold] : all)
     if (known == name) return threshold.exchange(value);
-  fail("set_threshold", "the name must be that of a threshold, but it is '", name, "'");
+  fail("set_threshold", "the name must be one of the thresholds, but it is '", name, "'");
 }
 
 }  // namespace arcgrad

@@ -1,3 +1,7 @@
+// Binds external arrays: leaves over tensors and their gradients, for the bridges to torch and
+// other libraries. These functions are private; they take addresses and shapes that the bridge has
+// checked.
+
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/shared_ptr.h>
 
@@ -12,7 +16,7 @@
 namespace arcgrad::bindings {
 namespace {
 
-/// An array of the bridge to another library: where it is, and which object keeps it there.
+/// An array of another library, and the Python object that keeps it alive.
 struct Memory {
   std::shared_ptr<const void> owner;
   const char* data;
@@ -45,7 +49,7 @@ std::vector<Graph> borrow_emissions(nb::handle owner, uintptr_t address, bool is
   source->dtype = memory.dtype;
   source->rows = frames;
   source->cols = labels;
-  // Gradients take the order of the array if its frames or its examples lie one after the other.
+  // The gradient is time-major if the array is, else batch-major.
   const bool is_time_major = batch > 1 && strides[2] == 1 && strides[0] == labels;
   source->leaf_stride = is_time_major ? labels : frames * labels;
   source->row_stride = is_time_major ? batch * labels : labels;
@@ -91,7 +95,7 @@ std::vector<Graph> borrow_parts(const std::vector<Graph>& graphs, nb::handle own
   source->bounds.push_back(0);
   std::vector<Weights> weights;
   for (const Graph& graph : graphs) {
-    // A dense linear graph is a matrix, but here a part of a row.
+    // The gradient of a dense linear graph is a matrix, but here leaves are parts of one row.
     require(!graph.topology().dense(), "graph",
             "graphs of a list must not be dense and linear, but element ", weights.size(), " is");
     const int64_t begin = source->bounds.back(), count = graph.num_arcs();
@@ -104,7 +108,7 @@ std::vector<Graph> borrow_parts(const std::vector<Graph>& graphs, nb::handle own
 
 using Factors = nb::ndarray<const double, nb::shape<-1>, nb::c_contig, nb::device::cpu>;
 
-/// All weights of some graphs in one array.
+/// The weights of all graphs, concatenated.
 nb::object read_weights(const std::vector<Graph>& graphs, bool is_double) {
   int64_t size = 0;
   for (const Graph& graph : graphs) size += graph.num_arcs();
@@ -123,7 +127,7 @@ nb::object read_weights(const std::vector<Graph>& graphs, bool is_double) {
   });
 }
 
-/// Losses [B], or with a factor for each of them their weighted sum [].
+/// An array [B] of losses, or with `factors` a scalar: the sum of factor * loss.
 nb::object reduce_losses(const std::vector<Graph>& graphs, const std::optional<Factors>& factors,
                          bool zero_infinity, bool is_double) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -138,7 +142,7 @@ nb::object reduce_losses(const std::vector<Graph>& graphs, const std::optional<F
     double sum = 0.0;
     for (size_t i = 0; i < count; ++i) {
       double loss = graphs[i].item();
-      // NaN is infinity minus infinity: neither the normalizer nor the alignments have a path.
+      // NaN is infinity - infinity: neither the normalizer nor the alignments have a path.
       if (!(loss < kInfinity)) loss = zero_infinity ? 0.0 : kInfinity;
       if (factors)
         sum += (*factors)(i)*loss;
@@ -150,7 +154,7 @@ nb::object reduce_losses(const std::vector<Graph>& graphs, const std::optional<F
   });
 }
 
-/// The roots through which gradients flow: a score that is not finite has none.
+/// The roots of a backward pass, without scores that are not finite: their gradients are zero.
 struct Roots {
   std::vector<Graph> graphs, seeds;
   void add(const Graph& graph, const Graph& seed) {
@@ -203,9 +207,9 @@ nb::list source_gradients(const std::vector<Graph>& graphs, nb::handle seeds,
 
 }  // namespace
 
-void init_source(nb::module_& m) {
+void init_external_array(nb::module_& m) {
   nb::class_<ExternalArray>(m, "ExternalArray",
-                            "An array outside that leaves take their weights from.")
+                            "An array of another library from which leaves borrow their weights.")
       .def_prop_ro(
           "owner",
           [](const ExternalArray& self) {
@@ -217,14 +221,14 @@ void init_source(nb::module_& m) {
         "For bridges: dense linear graphs over an array [batch, frames, labels], not copied.");
   m.def("borrow_graphs", &borrow_graphs, "graph"_a, "owner"_a, "address"_a, "is_double"_a,
         "batch"_a, "strides"_a, "calc_grad"_a,
-        "For bridges: graphs like one, with weights from an array [batch, arcs].");
+        "For bridges: copies of a graph with the weights of an array [batch, arcs].");
   m.def("borrow_parts", &borrow_parts, "graphs"_a, "owner"_a, "address"_a, "is_double"_a,
         "stride"_a, "calc_grad"_a,
-        "For bridges: graphs like some, with weights from one array, one after the other.");
+        "For bridges: copies of graphs with consecutive parts of one array as weights.");
   m.def("read_weights", &read_weights, "graphs"_a, "is_double"_a,
-        "For bridges: all weights of some graphs in one array.");
+        "For bridges: the weights of all graphs, concatenated.");
   m.def("reduce_losses", &reduce_losses, "graphs"_a, "factors"_a.none(), "zero_infinity"_a,
-        "is_double"_a, "For bridges: scores as losses, or their weighted sum, in one array.");
+        "is_double"_a, "For bridges: an array of losses, or their weighted sum.");
   m.def(
       "are_scores",
       [](const std::vector<Graph>& graphs) {
@@ -232,12 +236,12 @@ void init_source(nb::module_& m) {
           return !graph.product() && graph.topology_ptr() == scalar_topology();
         });
       },
-      "graphs"_a, "For bridges: whether every graph is a scalar.");
+      "graphs"_a, "For bridges: whether every graph is a scalar graph.");
   m.def(
       "find_sources", [](const std::vector<Graph>& graphs) { return find_sources(graphs); },
-      "graphs"_a, "For bridges: the arrays that graphs were made from.");
+      "graphs"_a, "For bridges: the external arrays that graphs depend on.");
   m.def("source_gradients", &source_gradients, "graphs"_a, "seeds"_a, "sources"_a,
-        "For bridges: one gradient [leaves, rows, columns] for each source.");
+        "For bridges: a gradient [leaves, rows, columns] for each external array.");
   m.def(
       "record_source_gradients",
       [](const std::vector<Graph>& graphs, const std::vector<Graph>& seeds,
@@ -249,7 +253,7 @@ void init_source(nb::module_& m) {
         return record_grad(roots.graphs, sources, roots.seeds);
       },
       "graphs"_a, "seeds"_a, "sources"_a,
-      "For bridges: the same as graphs on the tape, one for each leaf.");
+      "For bridges: the gradients as graphs on the tape, one for each leaf.");
 }
 
 }  // namespace arcgrad::bindings
