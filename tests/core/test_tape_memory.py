@@ -132,7 +132,7 @@ def test_grad_refuses_an_input_that_was_edited_since():
     graph.add_arc(0, 1, 0)
     score = ag.forward_score(graph)
     graph.add_arc(0, 1, 1)
-    with pytest.raises(RuntimeError, match="grad: the nodes or arcs of an input were changed"):
+    with pytest.raises(RuntimeError, match="grad: inputs must keep their nodes and arcs"):
         ag.grad(score, graph)
 
 

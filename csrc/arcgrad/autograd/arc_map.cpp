@@ -1,3 +1,5 @@
+// Applies arc maps: the loops over weights, and the rule that they share.
+
 #include "arcgrad/autograd/arc_map.h"
 
 #include <algorithm>
@@ -24,10 +26,10 @@ void with_factor(double factor, const Use& f) {
 template <class From, class To>
 void write_term(const Weights& weights, const ArcMap& map, double factor, bool is_set,
                 int64_t begin, int64_t end, To* out) {
-  const From none{0};
-  const From* const from = weights.size() > 0 ? weights.view<From>().data() : &none;
+  const From zero{0};  // read in place of weights for arcs that take none
+  const From* const from = weights.size() > 0 ? weights.view<From>().data() : &zero;
   const auto write = [&](const auto& entry) {
-    // Adding to 0 turns -0 into 0: a loss of 0 should not be negative.
+    // Adding 0 turns -0 into 0, so that a loss of 0 is not printed as -0.
     if (is_set) {
 #pragma GCC unroll 4
       for (int64_t k = begin; k < end; ++k) out[k] = To{0} + entry(k);
@@ -40,8 +42,8 @@ void write_term(const Weights& weights, const ArcMap& map, double factor, bool i
     if (map.is_shift()) return write([=](int64_t k) { return scaled(from[k + map.shift()]); });
     const int32_t* const arcs = map.arcs().data();
     using Bits = std::conditional_t<sizeof(From) == 4, int32_t, int64_t>;
-    // The value for -1 is read too and masked to 0, since a branch would often be mispredicted. The
-    // empty asm keeps the compiler from making it a branch again.
+    // For -1, weight 0 is read and masked to 0, since a branch would often be mispredicted. The
+    // empty asm statement prevents the compiler from turning the mask into a branch.
     write([=](int64_t k) {
       int32_t is_none = arcs[k] >> 31;
       asm("" : "+r"(is_none));
@@ -51,9 +53,9 @@ void write_term(const Weights& weights, const ArcMap& map, double factor, bool i
   });
 }
 
-/// The sum of what the inputs move, where no map is a scatter. The output is computed in blocks
-/// that stay in the cache while several inputs are added, unless the inputs are so many that most
-/// blocks would have only one of them.
+/// The sum of the inputs if no map is a scatter. The output is computed in blocks that stay in the
+/// cache while the inputs are added. With many inputs, most blocks have terms of only one of them,
+/// so one block is used.
 template <class To>
 void write_sum(std::span<const Moved> inputs, std::span<const Weights> weights, std::span<To> out) {
   constexpr size_t kFewInputs = 4;
@@ -62,7 +64,7 @@ void write_sum(std::span<const Moved> inputs, std::span<const Weights> weights, 
   const int64_t step = inputs.size() <= kFewInputs ? kBlock : std::max<int64_t>(size, 1);
   for (int64_t first = 0; first < size; first += step) {
     const int64_t last = std::min(first + step, size);
-    int64_t done = first;  // where the entries end that have a value
+    int64_t done = first;  // entries [first, done) are set
     for (size_t i = 0; i < inputs.size(); ++i) {
       const ArcMap& map = inputs[i].map;
       const auto count = map.is_shift() ? weights[i].size() : std::ssize(map.arcs());
@@ -120,7 +122,7 @@ Graph make_moves(const char* op, TopologyPtr topology, DType dtype, std::vector<
   Weights out;
   if (inputs.size() == 1 && inputs[0].map.is_identity() && inputs[0].factor == 1.0 &&
       inputs[0].graph.num_arcs() == topology->num_arcs())
-    out = inputs[0].graph.weights().cast(dtype);  // shared: weights never change
+    out = inputs[0].graph.weights().cast(dtype);  // shares the buffer if the dtype is the same
   else
     out = move_weights(topology->num_arcs(), dtype, inputs);
   std::vector<Graph> graphs;
@@ -170,7 +172,7 @@ void ArcMap::apply(const Weights& from, Weights& to, double factor) const {
 }
 
 Weights move_weights(int64_t size, DType dtype, std::span<const Moved> inputs) {
-  // A scatter reaches every part of the output.
+  // A scatter writes at random positions, so the output is not computed in blocks.
   if (std::ranges::any_of(inputs, [](const Moved& input) { return input.map.is_scatter(); })) {
     Weights out = Weights::zeros(size, dtype);
     for (const Moved& input : inputs) input.map.apply(input.graph.weights(), out, input.factor);

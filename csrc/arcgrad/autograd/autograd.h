@@ -1,5 +1,7 @@
 #pragma once
 
+// Automatic differentiation: the public functions.
+
 #include <span>
 #include <vector>
 
@@ -7,28 +9,28 @@
 
 namespace arcgrad {
 
-/// Automatic differentiation as programs use it.
-
-/// Differentiates `roots`, adding to the gradients of leaves and of graphs marked retain_grad().
-/// `seeds` has one graph per root, or is empty for ones. Frees the tape unless told to retain it;
-/// `create_graph` puts the gradients themselves on the tape.
+/// Adds the gradients of `roots` to those stored in the leaves and in graphs with retain_grad().
+/// `seeds` has one graph per root; empty means ones. Frees the tape unless `retain_graph` or
+/// `create_graph` is set. `create_graph` records the gradients on the tape.
 void backward(std::span<const Graph> roots, std::span<const Graph> seeds = {},
               bool retain_graph = false, bool create_graph = false);
 inline void backward(const Graph& root, bool retain_graph = false) {
   backward({&root, 1}, {}, retain_graph);
 }
 
-/// The gradients of `outputs` with respect to `inputs`. Stores nothing and frees nothing.
+/// The gradients of the sum of `outputs` with respect to `inputs`. Neither stores gradients nor
+/// frees the tape.
 std::vector<Graph> grad(std::span<const Graph> outputs, std::span<const Graph> inputs,
                         std::span<const Graph> seeds = {}, bool create_graph = false);
 
-/// The Hessian of the sum of `outputs` times `vectors`, one vector per input.
+/// The product of the Hessian of the sum of `outputs` with `vectors`, one vector per input.
 std::vector<Graph> hvp(std::span<const Graph> outputs, std::span<const Graph> inputs,
                        std::span<const Graph> vectors);
 
-/// Whether ops of this thread are recorded.
+// As in runtime/grad_mode.h. Repeated here, because that header is not installed.
+/// Whether this thread records ops on the tape.
 bool is_grad_enabled();
-/// Sets it and returns the old value.
+/// Sets this and returns the old value.
 bool set_grad_enabled(bool enabled);
 
 }  // namespace arcgrad

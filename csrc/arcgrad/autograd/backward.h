@@ -1,5 +1,7 @@
 #pragma once
 
+// Gradients with respect to external arrays, for the bridges to other libraries.
+
 #include <memory>
 #include <span>
 #include <vector>
@@ -9,13 +11,14 @@
 
 namespace arcgrad {
 
-/// The sources of all leaves that `graphs` were made from, in a fixed order.
+/// The external arrays that `graphs` depend on, in a fixed order.
 std::vector<std::shared_ptr<const ExternalArray>> find_sources(std::span<const Graph> graphs);
-/// The gradients of `outputs` with respect to sources: one buffer of `size()` entries for each.
+/// The gradients of `outputs` with respect to external arrays: for each a buffer of `size()`
+/// entries.
 std::vector<Weights> grad(std::span<const Graph> outputs,
                           std::span<const std::shared_ptr<const ExternalArray>> sources,
                           std::span<const Graph> seeds);
-/// The same as graphs on the tape, one per leaf of each source.
+/// The same as graphs on the tape, one per leaf of each array.
 std::vector<std::vector<Graph>> record_grad(
     std::span<const Graph> outputs, std::span<const std::shared_ptr<const ExternalArray>> sources,
     std::span<const Graph> seeds);

@@ -1,3 +1,5 @@
+// Sums of graphs, with errors that name the first difference of their structures.
+
 #include "arcgrad/autograd/elementwise.h"
 
 #include "arcgrad/runtime/error.h"
@@ -10,7 +12,7 @@ namespace {
   for (int32_t n = 0; n < a.num_nodes(); ++n)
     require(a.is_start(n) == b.is_start(n) && a.is_accept(n) == b.is_accept(n), op,
             "both graphs must have the same structure, but node ", n,
-            " starts or accepts in only one of them");
+            " is a start or accept node in only one of them");
   int32_t arc = 0;
   while (a.src()[arc] == b.src()[arc] && a.dst()[arc] == b.dst()[arc] &&
          a.ilabel()[arc] == b.ilabel()[arc] && a.olabel()[arc] == b.olabel()[arc])

@@ -1,10 +1,12 @@
 #pragma once
 
+// Sums and differences of graphs with the same structure.
+
 #include "arcgrad/autograd/arc_map.h"
 
 namespace arcgrad {
 
-/// A scalar graph in float64, as scores are; others as they are.
+/// A scalar graph converted to float64, the dtype of scores; any other graph unchanged.
 Graph widen_score(const Graph& graph);
 
 /// Records first + factor * second, arc by arc, for graphs of the same structure.

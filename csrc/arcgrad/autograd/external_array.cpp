@@ -1,3 +1,5 @@
+// Makes the leaves of an external array.
+
 #include "arcgrad/autograd/external_array.h"
 
 #include "arcgrad/core/graph_state.h"

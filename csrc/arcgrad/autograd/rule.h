@@ -1,5 +1,7 @@
 #pragma once
 
+// How an op differentiates: the interface that the rules of all ops implement.
+
 #include <span>
 #include <utility>
 #include <vector>
@@ -9,15 +11,15 @@
 
 namespace arcgrad {
 
-/// A sum of gradients. Its buffer holds no values until the first of them comes, so that a rule
-/// which computes every entry writes them once instead of adding them to zeros.
+/// A sum of gradients. Its buffer is uninitialized until the first term is added, so that a rule
+/// which computes every entry can set the entries instead of adding them to zeros.
 class Gradient {
  public:
-  /// No sum, for a gradient that is not wanted.
+  /// No gradient.
   Gradient() = default;
   /// An empty sum, which is zero.
   Gradient(int64_t size, DType dtype) : Gradient(Weights::uninitialized(size, dtype)) {}
-  /// The same in a given buffer.
+  /// An empty sum in the given buffer.
   explicit Gradient(Weights buffer) : buffer_(std::move(buffer)), is_unset_(true) {}
 
   explicit operator bool() const { return static_cast<bool>(buffer_); }
@@ -33,7 +35,7 @@ class Gradient {
     }
     return buffer_;
   }
-  /// Whether the buffer has no values yet. The caller then has to set every entry of `sum()`.
+  /// Whether the buffer is uninitialized. If so, the caller must set every entry of `sum()`.
   bool take_unset() { return std::exchange(is_unset_, false); }
 
  private:
@@ -41,36 +43,36 @@ class Gradient {
   bool is_unset_ = false;
 };
 
-/// How an op differentiates. It holds what the gradient needs of the op's inputs.
+/// How an op differentiates. A rule holds the data of the inputs that its gradient needs.
 class Rule {
  public:
   virtual ~Rule() = default;
-  /// Adds the vector-Jacobian product of `deltas`, one per output, to `grads`, one per input. An
-  /// empty delta is zero, and a null gradient is not wanted. All are contiguous unless
+  /// Adds the vector-Jacobian products of `deltas`, one per output, to `grads`, one per input. An
+  /// empty delta is zero; inputs with a null gradient are skipped. All are contiguous unless
   /// takes_strided().
   virtual void add(std::span<const Weights> deltas, std::span<Gradient* const> grads) const = 0;
-  /// A call of add().
+  /// The arguments of a call of add().
   struct Call {
     const Rule* rule;
     std::span<const Weights> deltas;
     std::span<Gradient* const> grads;
   };
-  /// Runs calls of rules of this class, with the same result as one after the other. A rule that
-  /// uses the thread pool itself overrides it to run them together.
+  /// Makes several calls of rules of this class, with the same result as one after the other. A
+  /// rule that uses the thread pool overrides it to run them as one batch.
   virtual void add_together(std::span<const Call> calls) const {
     for (const Call& call : calls) call.rule->add(call.deltas, call.grads);
   }
-  /// The same as graphs on the tape, one per input, so that they can be differentiated again. Null
-  /// graphs stand for zero. The default throws: the op has no higher derivatives.
+  /// The vector-Jacobian products as graphs on the tape, one per input, for higher derivatives. A
+  /// null graph is zero; only inputs whose flag is set are needed. The default throws.
   virtual std::vector<Graph> record(std::span<const Graph>, const std::vector<bool>&) const {
     throw TapeError(text(op, ": derivatives beyond the second order are not implemented"));
   }
-  /// Whether add() uses the thread pool itself; it is then called from one thread only.
+  /// Whether add() uses the thread pool. It is then called from one thread only.
   virtual bool is_parallel() const { return false; }
-  /// The least level of its entry. Entries of higher levels are differentiated first, so a rule
-  /// that sets whole gradients has a high one: the others add to what it has written.
+  /// The least level of its entry. Higher levels are differentiated first, so a rule that sets
+  /// whole gradients returns a high level: the other rules then add to its values.
   virtual int32_t least_level() const { return 0; }
-  /// Whether gradients may have padding between rows.
+  /// Whether add() accepts gradients with a stride between rows.
   virtual bool takes_strided() const { return false; }
   const char* op = "";
 };

@@ -1,3 +1,5 @@
+// Records ops.
+
 #include "arcgrad/autograd/tape.h"
 
 #include <algorithm>

@@ -1,5 +1,15 @@
 #pragma once
 
+// The tape: which ops made which graphs.
+//
+// A graph that takes part in differentiation has a Var, a leaf or an output of an Entry. An Entry
+// is one recorded op; its Body holds the variables of the inputs and the Rule. So the tape is a
+// directed acyclic graph of shared pointers from outputs to inputs, and memory is released as soon
+// as no graph depends on it. Freeing an entry drops only its Body.
+//
+// Invariant: the level of an entry is higher than the levels of the entries that made its inputs.
+// Cost: O(1) per input of a recorded op.
+
 #include <memory>
 #include <mutex>
 #include <span>
@@ -11,17 +21,17 @@
 
 namespace arcgrad {
 
-/// What a recorded op holds until its tape is freed.
+/// The part of an entry that exists until the tape is freed.
 struct Body {
   std::vector<std::shared_ptr<Var>> inputs;  // null where no gradient is wanted
-  size_t num_optional = 0;                   // of the inputs, the first; see record_entry()
+  size_t num_optional = 0;                   // how many inputs are optional, see record_entry()
   std::unique_ptr<Rule> rule;
 };
 
 /// One recorded op.
 struct Entry {
   const char* op = "";
-  /// Above the levels of the entries that made the inputs.
+  /// Higher than the levels of the entries that made the inputs.
   int32_t level = 0;
   int32_t num_outputs = 1;
   std::mutex mutex;
@@ -41,17 +51,18 @@ struct Entry {
   }
 };
 
-/// Whether an op on these inputs is recorded: gradients are on, and some input wants one.
+/// Whether an op on these inputs is recorded: recording is on, and an input has calc_grad.
 bool tracks(std::span<const Graph> inputs);
 inline bool tracks(const Graph& input) { return tracks({&input, 1}); }
 
-/// Records an op with a rule of its own. `rule` may be null if the inputs are not tracked.
+/// The output of an op that has a rule, recorded if the inputs are tracked. `rule` may be null if
+/// they are not.
 Graph record(const char* op, TopologyPtr topology, Weights weights, std::span<const Graph> inputs,
              std::unique_ptr<Rule> rule);
 
-/// Puts an op with fresh outputs on the tape. The first `num_optional` inputs are products whose
-/// factors are inputs too: their gradients are wanted only if somebody asks for them, and where
-/// they are, what flows into them must not also flow into the factors.
+/// Puts an op with new outputs on the tape. The first `num_optional` inputs are products whose
+/// factors are inputs too. The rule computes the gradient of such a product only if it is a target;
+/// the gradient then flows through the product, and not also to its factors directly.
 void record_entry(const char* op, std::span<const Graph> outputs, std::span<const Graph> inputs,
                   size_t num_optional, std::unique_ptr<Rule> rule);
 
