@@ -1,3 +1,5 @@
+// Building, editing and reading graphs, with the checks of arguments.
+
 #include "arcgrad/core/graph.h"
 
 #include <algorithm>
@@ -41,7 +43,7 @@ void normalize_nodes(const char* what, Column& nodes, int32_t num_nodes) {
 }
 
 void check_range(const Column& values, int32_t low, int32_t high, const char* what) {
-  int32_t is_bad = 0;  // not a bool, so that the loop is done in vectors
+  int32_t is_bad = 0;  // not a bool, so that the loop is vectorized
   for (int32_t v : values) is_bad |= static_cast<int32_t>(v < low) | static_cast<int32_t>(v > high);
   if (is_bad == 0) [[likely]]
     return;
@@ -110,14 +112,14 @@ void Graph::materialize() {
 Arrays& Graph::edit() {
   materialize();
   GraphState& state = *state_;
-  // The only owner of a topology may change it, but what was derived from it has to go.
+  // The only owner of a topology may change it in place, unless values were derived from it.
   auto& own = const_cast<Topology&>(*state.topology);
   const bool alone = is_sole(state.topology);
   if (!alone)
     state.topology = std::make_shared<Topology>(Arrays(state.topology->arrays()));
   else if (!own.is_pristine())
     state.topology = std::make_shared<Topology>(std::move(own).release());
-  // From here on it is another leaf, with another number of arcs.
+  // The edited graph is a new leaf.
   state.var.reset();
   state.grad.reset();
   return const_cast<Topology&>(*state.topology).pristine();

@@ -1,5 +1,7 @@
 #pragma once
 
+// Graph, the handle that programs use, and graphs of simple shapes.
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -15,22 +17,23 @@ struct GraphState;
 struct Var;
 class Product;
 
-/// A weighted finite-state transducer: a shared topology, weights, and the op that made it.
+/// A weighted finite-state transducer: a shared topology, weights, and a place on the tape.
 ///
-/// A Graph is a handle: copies of it are the same graph. Scores are log-domain, larger is better,
-/// and -inf is impossible.
+/// A Graph is a handle: copies of it refer to the same graph. Weights are log-domain scores: larger
+/// is better, and -inf is impossible.
 class Graph {
  public:
-  /// An empty graph, to be built arc by arc.
+  /// An empty graph, to be built with add_node() and add_arc().
   explicit Graph(bool calc_grad = true, DType dtype = DType::float32);
   explicit Graph(std::shared_ptr<GraphState> state) : state_(std::move(state)) {}
-  /// No graph at all, for places where one may be missing.
+  /// A null handle.
   Graph(std::nullptr_t) {}
   explicit operator bool() const { return state_ != nullptr; }
   /// A leaf with this topology and these weights.
   Graph(TopologyPtr topology, Weights weights, bool calc_grad = false);
 
-  /// A checked graph from one array entry per arc. `arrays.olabel` may be empty for an acceptor.
+  /// A graph from arrays with one entry per arc, which are checked. `arrays.olabel` may be empty
+  /// for an acceptor.
   static Graph from_arrays(Arrays arrays, Weights weights, bool calc_grad = true);
 
   int32_t add_node(bool start = false, bool accept = false);
@@ -43,7 +46,7 @@ class Graph {
   const TopologyPtr& topology_ptr() const;
   /// Contiguous weights, one per arc.
   Weights weights() const;
-  /// The weights as they are stored, strided if they were borrowed so.
+  /// The weights as they are stored. Borrowed weights may have strides.
   const Weights& raw_weights() const;
   DType dtype() const;
 
@@ -54,48 +57,48 @@ class Graph {
   /// The weight of the only arc.
   double item() const;
 
-  /// Replaces the weights by a new buffer, so that earlier results stay right. A graph that an op
-  /// made becomes a leaf.
+  /// Replaces the weights by a new buffer, so that earlier results do not change. A graph that an
+  /// op made becomes a leaf.
   void set_weights(Weights weights);
   void set_weights(std::span<const double> weights);
   void set_weight(int32_t arc, double weight);
 
   bool calc_grad() const;
-  /// Switching off forgets the gradient and the op that made the graph.
+  /// Switching it off drops the gradient and the op that made the graph.
   void set_calc_grad(bool calc_grad);
-  /// The gradient with the same topology; throws TapeError if there is none.
+  /// The gradient, a graph with the same topology. Throws TapeError if there is none.
   Graph grad() const;
   bool is_grad_available() const;
   void zero_grad();
-  /// Makes backward() keep the gradient of this graph although an op made it.
+  /// Makes backward() store the gradient of this graph even if an op made it.
   Graph& retain_grad();
-  /// The same weights as a leaf that takes no part in differentiation.
+  /// The same topology and weights as a graph without calc_grad.
   Graph detach() const;
-  /// A second handle that later edits of this one do not touch, with the same place on the tape.
+  /// A handle that later edits of this graph do not change, with the same place on the tape.
   Graph snapshot() const;
 
-  /// The composition that this graph stands for, if it is deferred; else null. Access to the arcs
-  /// or weights of such a graph builds them, and changes nothing else.
+  /// The composition that this graph is, if it is lazy; else null. The first access to its arcs or
+  /// weights materializes them.
   const Product* product() const;
 
-  /// The place of this graph on the tape; null if it takes no part in differentiation.
+  /// The place of this graph on the tape; null without calc_grad.
   std::shared_ptr<Var> var() const;
   const std::shared_ptr<GraphState>& state() const { return state_; }
   bool is_same(const Graph& other) const { return state_ == other.state_; }
 
  private:
-  /// Others may have the same snapshot, so what changes is a copy.
+  /// Copies the state if it is a snapshot, which other handles may share.
   void leave_snapshot();
-  /// Turns a deferred graph into an ordinary one.
+  /// Turns a lazy graph into an ordinary one.
   void materialize();
-  /// Makes the topology safe to change in place and forgets what no longer describes the graph.
+  /// Returns arrays that may be changed in place, and drops the gradient and the place on the tape.
   Arrays& edit();
   void append_weight(double weight);
 
   std::shared_ptr<GraphState> state_;
 };
 
-/// Whether `graph` is emissions: a dense linear graph, one matrix of scores, and not a product.
+/// Whether `graph` is emissions: a dense linear graph, that is one matrix of scores.
 bool is_emissions(const Graph& graph);
 
 /// A dense linear graph: arc t * labels + c goes from node t to t + 1 with label c.

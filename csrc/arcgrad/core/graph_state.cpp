@@ -1,3 +1,5 @@
+// Releases long tapes without recursion.
+
 #include "arcgrad/core/graph_state.h"
 
 #include <utility>
@@ -5,8 +7,8 @@
 
 namespace arcgrad {
 
-/// Each entry of the tape owns the ones before it, so destroying one would recurse to the depth of
-/// the tape. Entries that are released while another is being destroyed are queued instead.
+/// Each entry of the tape owns the entries before it, so destroying one would recurse to the depth
+/// of the tape. Entries that are released during the destruction of another one are queued instead.
 Var::~Var() {
   static thread_local std::vector<std::shared_ptr<Entry>>* released = nullptr;
   if (!entry) return;

@@ -1,5 +1,7 @@
 #pragma once
 
+// What a Graph handle points to, and its place on the tape.
+
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -13,7 +15,7 @@ struct Entry;
 struct ExternalArray;
 struct GraphState;
 
-/// A graph whose arcs are built on first access.
+/// A lazy graph, whose arcs and weights are built on first access.
 class Deferred {
  public:
   virtual ~Deferred() = default;
@@ -24,8 +26,8 @@ class Deferred {
   virtual const Built& built() const = 0;
   virtual DType dtype() const = 0;
 
-  /// Whether another result was computed from the parts of this graph, and so does not have it in
-  /// its history.
+  /// Whether a result was computed from the inputs of this graph directly. This graph is then not
+  /// on the tape of that result, and its gradient would be incomplete.
   bool is_bypassed() const { return is_bypassed_; }
   void bypass() const { is_bypassed_ = true; }
 
@@ -33,37 +35,37 @@ class Deferred {
   mutable std::atomic<bool> is_bypassed_{false};
 };
 
-/// Why a product that was composed again has no gradient.
+/// Why a bypassed product has no gradient.
 inline constexpr char kBypassed[] =
     "the product was composed again or its best path was taken, and the result was computed "
-    "without it, so its gradient would lack that part; call retain_grad() on it before that, or "
-    "use a "
-    "clone";
+    "directly from its factors, so its gradient would be incomplete; call retain_grad() on it "
+    "before "
+    "that, or use a clone";
 
-/// The identity of a graph on the tape: a leaf, or an output of an entry.
+/// The place of a graph on the tape: a leaf, or an output of an entry.
 struct Var {
   ~Var();
   /// The number of weights of the graph.
   int64_t num_weights() const;
 
-  std::shared_ptr<Entry> entry;
+  std::shared_ptr<Entry> entry;  // null for a leaf
   int32_t output = 0;
   int64_t size = 0;
-  std::shared_ptr<const Deferred> deferred;  // knows the size if the graph is deferred
+  std::shared_ptr<const Deferred> deferred;  // has the size if the graph is lazy
   DType dtype = DType::float32;
   bool calc_grad = true;
   bool retain_grad = false;
-  /// Of a leaf: where its weights come from, and which of the leaves there it is.
+  /// For a leaf of an external array: the array, and the number of the leaf.
   std::shared_ptr<const ExternalArray> source;
   size_t leaf = 0;
-  /// Where backward() stores the gradient. Weak, so that a gradient which is itself on the tape
-  /// does not keep its own leaf alive.
+  /// Where backward() stores the gradient. Weak, since a gradient that is on the tape itself would
+  /// otherwise keep its own leaf alive.
   std::weak_ptr<GraphState> state;
 };
 
 /// What a Graph handle points to.
 struct GraphState {
-  TopologyPtr topology;  // null if the graph is deferred
+  TopologyPtr topology;  // null if the graph is lazy
   Weights weights;
   std::shared_ptr<const Deferred> deferred;
   bool calc_grad = false;

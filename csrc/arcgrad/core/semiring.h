@@ -1,5 +1,7 @@
 #pragma once
 
+// The log and tropical semirings.
+
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -8,7 +10,7 @@ namespace arcgrad {
 
 inline constexpr double kNegInf = -std::numeric_limits<double>::infinity();
 
-/// How the scores of several paths become one: log-sum-exp, or the maximum.
+/// How the scores of paths are added: log-sum-exp, or the maximum.
 enum class Semiring : uint8_t { log, tropical };
 
 /// log(exp(a) + exp(b)).

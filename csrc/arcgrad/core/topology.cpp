@@ -1,3 +1,13 @@
+// Derives adjacency, label indices and orders from a topology.
+//
+// order(): if arcs go from lower to higher nodes, the identity; else Kahn's algorithm; and only if
+// that finds a cycle, Tarjan's algorithm for strongly connected components.
+//
+// Invariant: an arc goes from a component to the same or a later one; nodes of a component ascend.
+// Cost: O(nodes + arcs), plus sorting within components. No recursion, so long chains are safe.
+// References: Kahn, Topological sorting of large networks, 1962; Tarjan, Depth-first search and
+// linear graph algorithms, 1972.
+
 #include "arcgrad/core/topology.h"
 
 #include <algorithm>
@@ -14,7 +24,7 @@ bool contains(std::span<const int32_t> ascending, int32_t value) {
   return std::binary_search(ascending.begin(), ascending.end(), value);
 }
 
-/// Arcs grouped by `key`, with `far` the node at their other end.
+/// The arcs grouped by the node `key`; `far` is the other node of each arc.
 Adjacency group(int32_t num_nodes, std::span<const int32_t> key, std::span<const int32_t> far) {
   Adjacency out;
   out.offset.assign(static_cast<size_t>(num_nodes) + 1, 0);
@@ -69,7 +79,7 @@ LabelIndex sort_by_label(const Adjacency& out, std::span<const int32_t> label) {
   return index;
 }
 
-/// Kahn's algorithm; shorter than the number of nodes if there is a cycle.
+/// Kahn's algorithm. The result lacks the nodes on and after cycles.
 std::vector<int32_t> topological_order(const Adjacency& in, const Adjacency& out) {
   const size_t num_nodes = in.offset.size() - 1;
   std::vector<int32_t> missing(num_nodes), order;
@@ -159,7 +169,7 @@ Topology::Topology(int32_t frames, int32_t labels) : dense_(Dense{frames, labels
 
 Topology::Topology(std::shared_ptr<const Topology> base, Change change)
     : base_(std::move(base)), change_(change) {
-  // Bases do not pile up: that of a base takes its place.
+  // A base never has a base itself: the two changes are combined.
   if (base_->base_) {
     const Change& first = base_->change_;
     auto side = [&](Side s) { return s == Side::input ? first.ilabel : first.olabel; };
@@ -310,8 +320,8 @@ bool same_structure(const Topology& a, const Topology& b) {
   if (&a == &b) return true;
   if (a.num_nodes() != b.num_nodes() || a.num_arcs() != b.num_arcs()) return false;
   if (a.dense() && b.dense()) return a.dense()->labels == b.dense()->labels;
-  // Topologies do not change, so two that are equal need comparing only once. Whoever would have
-  // to wait for the lock does without.
+  // Topologies do not change, so equal ones are compared only once and then marked. A thread that
+  // does not get the lock compares them instead of waiting.
   static std::mutex mutex;
   auto &known = a.derived().structure, &other = b.derived().structure;
   if (std::unique_lock lock(mutex, std::try_to_lock); lock && known && known == other) return true;

@@ -1,5 +1,19 @@
 #pragma once
 
+// Topology: the nodes, arcs and labels of a graph, without weights.
+//
+// Graphs share topologies, and ops derive values from them: adjacency, a label index, an order of
+// the nodes, and in other parts of the library the trellis form. Each value is computed at its
+// first use and kept with the topology, so that the ops of later calls find it. Values whose types
+// belong to higher rooms are kept in memo slots: type-erased, one per value of Memo, each computed
+// once by the function that memo() is given.
+//
+// Invariants: a shared topology never changes. A memo slot always has the same type and depends
+// only on the topology. All functions are safe to call from several threads and after a fork.
+//
+// Cost: a dense linear topology has no arrays until they are read; a reversed or relabelled one
+// shares those of its base.
+
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -12,70 +26,71 @@
 
 namespace arcgrad {
 
-/// The label that consumes or emits nothing.
+/// The label of arcs that consume or emit nothing.
 inline constexpr int32_t kEpsilon = -1;
 
 /// The input or the output side of an arc.
 enum class Side : uint8_t { input, output };
 
-/// Throws unless `count` fits the int32 ids of nodes and arcs.
+/// Throws if `count` nodes or arcs are too many for int32 ids.
 void require_size(std::string_view op, std::string_view what, int64_t count);
 
-/// The arcs of each node: node n has the slots [offset[n], offset[n + 1]).
+/// The arcs that leave or enter each node, in compressed sparse row form: node n has the slots
+/// [offset[n], offset[n + 1]).
 struct Adjacency {
   Column offset;
-  /// Arc of each slot, ascending within a node; empty if slot k is arc k.
+  /// The arc of each slot, ascending within a node; empty if slot k is arc k.
   Column arcs;
-  /// The node at the far end of each slot's arc.
+  /// The other node of the arc of each slot.
   std::span<const int32_t> node;
+  /// What `node` points to, unless that is a column of the topology.
   Column own_node;
 
   int32_t arc(int32_t slot) const { return arcs.empty() ? slot : arcs[slot]; }
 };
 
-/// The arcs leaving each node by ascending label, so that a label is found by bisection.
+/// The arcs that leave each node, sorted by label for binary search.
 struct LabelIndex {
   Column offset, label, arc, dst;
 };
 
-/// An order of the nodes in which arcs go forward, as far as cycles allow.
+/// A topological order of the strongly connected components, see order() in topology.cpp.
 struct Order {
-  /// Node at each position; empty if position p is node p.
+  /// The node at each position; empty if position p is node p.
   std::vector<int32_t> nodes;
-  /// Strongly connected component c is at positions [component[c], component[c + 1]); empty if the
-  /// graph is acyclic, and then every node is a component of its own.
+  /// Component c is at positions [component[c], component[c + 1]). Empty if the graph is acyclic;
+  /// every node is then a component.
   std::vector<int32_t> component;
 
   bool is_acyclic() const { return component.empty(); }
   int32_t node(int32_t position) const { return nodes.empty() ? position : nodes[position]; }
 };
 
-/// What a topology is made of.
+/// The arrays of a topology.
 struct Arrays {
   int32_t num_nodes = 0;
   /// Ascending node ids.
   Column start, accept;
-  /// One entry per arc. `olabel` is empty if every arc has equal labels.
+  /// One entry per arc. `olabel` may be empty if both labels are equal on every arc.
   Column src, dst, ilabel, olabel;
 };
 
 class Topology;
 
-/// Values that other parts of the library derive from a topology.
+/// The memo slots: values that higher rooms derive from a topology.
 enum class Memo : uint8_t { connected, has_dead_ends, trellis_by_input, trellis_by_output, count };
 
-/// Nodes, arcs and labels, without weights. Immutable once shared, and safe to read from many
-/// threads: what is derived from it is computed on first need.
+/// Nodes, arcs and labels, without weights. Immutable once shared.
 class Topology {
  public:
   explicit Topology(Arrays arrays);
-  /// `frames` + 1 nodes in a row, joined by one arc per label: arc t * labels + c goes from t to
-  /// t + 1 with label c. Known by its shape; the arrays are made only if asked for.
+  /// A dense linear topology: arc t * labels + c goes from node t to node t + 1 with label c. Its
+  /// arrays are made on first access.
   Topology(int32_t frames, int32_t labels);
-  /// The arcs of another topology, turned round and with other labels, whose columns it shares.
+  /// How a topology differs from its base, whose arrays it shares.
   struct Change {
     bool is_reversed = false;
-    /// The sides of the other topology that the labels come from.
+    /// The sides of the base that the labels come from.
     Side ilabel = Side::input, olabel = Side::output;
   };
   Topology(std::shared_ptr<const Topology> base, Change change);
@@ -85,7 +100,7 @@ class Topology {
   struct Dense {
     int32_t frames, labels;
   };
-  /// The shape of a dense linear topology.
+  /// The shape of a dense linear topology; empty for others.
   const std::optional<Dense>& dense() const { return dense_; }
 
   int32_t num_nodes() const { return dense_ ? dense_->frames + 1 : arrays_.num_nodes; }
@@ -120,13 +135,14 @@ class Topology {
 
   const Adjacency& in() const;
   const Adjacency& out() const;
-  /// How many arcs enter each node.
+  /// The number of arcs that enter each node.
   const Column& num_in() const;
   const LabelIndex& index(Side side) const;
-  /// The topology with arc k the arc `index(side).arc[k]`; null if that is arc k everywhere.
+  /// The topology with its arcs in the order of `index(side).arc`; null if they are in it already.
   const std::shared_ptr<const Topology>& sorted(Side side) const;
   const Order& order() const;
-  /// The value of a memo, which `make` computes on first use. T is the same in every call for it.
+  /// The value in a memo slot, computed by `make` at the first call. T must be the same in every
+  /// call for a slot.
   template <class T, class Make>
   const T& memo(Memo which, const Make& make) const {
     auto& [once, value] = derived().memos[static_cast<size_t>(which)];
@@ -134,8 +150,8 @@ class Topology {
     return *static_cast<const T*>(value.get());
   }
 
-  /// For the only owner of a topology: whether nothing was derived from the arrays yet, the arrays
-  /// to edit if so, and the arrays taken out if not.
+  /// For the only owner of a topology: whether the arrays may be edited because nothing was derived
+  /// from them yet; the arrays for editing; and the arrays moved out of the topology.
   bool is_pristine() const { return !dense_ && !base_ && !derived_; }
   Arrays& pristine() { return arrays_; }
   Arrays release() &&;
@@ -159,7 +175,7 @@ class Topology {
     Lazy<Order> order;
     Lazy<std::shared_ptr<const void>> memos[static_cast<size_t>(Memo::count)];
     Lazy<bool> is_acceptor;
-    /// Shared by topologies that were found to have the same structure.
+    /// Equal pointers mark topologies that same_structure() found to be equal.
     std::shared_ptr<const int> structure;
   };
   Derived& derived() const;
@@ -176,10 +192,10 @@ class Topology {
 
 using TopologyPtr = std::shared_ptr<const Topology>;
 
-/// Two nodes joined by one epsilon arc, shared by all scores.
+/// Two nodes and an epsilon arc between them: the topology of all scores.
 const TopologyPtr& scalar_topology();
 
-/// Throws unless there is no cycle, and names a node that lies on one.
+/// Throws if there is a cycle, and names a node on it.
 void require_acyclic(std::string_view op, const Topology& topology);
 
 /// Whether both have the same nodes, starts, accepts and arcs in the same order.

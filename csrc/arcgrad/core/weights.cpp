@@ -1,3 +1,5 @@
+// Allocation, conversion and addition of weights.
+
 #include "arcgrad/core/weights.h"
 
 #include <algorithm>
@@ -7,7 +9,7 @@
 namespace arcgrad {
 namespace {
 
-/// Never null, so that an empty buffer differs from no buffer.
+/// A buffer. Never null, so that empty weights differ from no weights.
 template <class T>
 std::shared_ptr<T[]> allocate(int64_t size, bool zero) {
   const auto count = static_cast<size_t>(std::max<int64_t>(size, 1));
@@ -37,7 +39,8 @@ void copy_strided(const From* from, const Layout& layout, To* to) {
 
 Layout row(int64_t size) { return {1, size, size, 1}; }
 
-/// Calls `f(row, first entry, count)` for the contiguous rows of a matrix, as one where it can.
+/// Calls `f(row, index of its first entry, count)` for each contiguous row of a matrix, or once if
+/// the whole matrix is contiguous.
 template <class T, class F>
 void for_each_row(T* data, const Layout& layout, F f) {
   if (layout.is_contiguous()) {

@@ -1,5 +1,7 @@
 #pragma once
 
+// Arc weights: buffers of float or double that graphs, gradients and the tape share.
+
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -10,7 +12,7 @@ namespace arcgrad {
 
 enum class DType : uint8_t { float32, float64 };
 
-/// The wider of the two.
+/// The wider of two dtypes.
 inline DType promote(DType a, DType b) { return a == DType::float64 ? a : b; }
 
 /// The shape and strides of a matrix, in entries.
@@ -21,11 +23,11 @@ struct Layout {
   }
 };
 
-/// Whether a pointer is the only one to its object, which then may be changed. The last access of
-/// every former owner, in whatever thread, happens before this returns true.
+/// Whether `pointer` is the only owner of its object, which may then be changed. All accesses by
+/// former owners, on any thread, happen before this returns true.
 template <class T>
 bool is_sole(const std::shared_ptr<T>& pointer) {
-  // The copy synchronizes with former owners, which use_count() does not.
+  // Copying synchronizes with the release by former owners; use_count() alone does not.
   const std::shared_ptr<T> second = pointer;
   return second.use_count() == 2;
 }
@@ -44,7 +46,7 @@ class Weights {
   static Weights uninitialized(int64_t size, DType dtype);
   static Weights scalar(double value, DType dtype = DType::float64);
   static Weights from(std::span<const double> values, DType dtype = DType::float64);
-  /// A buffer that `owner` keeps alive.
+  /// Weights in a buffer that `owner` keeps alive.
   static Weights borrow(std::shared_ptr<const void> owner, const void* data, Layout layout,
                         DType dtype);
 
@@ -53,9 +55,9 @@ class Weights {
   const Layout& layout() const { return layout_; }
   const void* data() const { return data_; }
   const std::shared_ptr<const void>& owner() const { return owner_; }
-  /// Whether the buffer belongs to an owner outside, which may change it.
+  /// Whether the buffer belongs to another library, which may change it.
   bool is_borrowed() const { return borrowed_; }
-  /// False for the weights of a default-constructed object.
+  /// False for a default-constructed object.
   explicit operator bool() const { return data_ != nullptr; }
 
   /// The entries in order; the weights must be contiguous and of type T.
@@ -63,7 +65,7 @@ class Weights {
   std::span<const T> view() const {
     return {static_cast<const T*>(data()), static_cast<size_t>(size())};
   }
-  /// The same for the sole owner of a fresh buffer.
+  /// The same for writing. Only for the sole owner of a buffer.
   template <class T>
   std::span<T> fill() {
     return {static_cast<T*>(const_cast<void*>(data())), static_cast<size_t>(size())};
@@ -75,24 +77,24 @@ class Weights {
   /// These weights if they have that dtype and are contiguous, else a copy.
   Weights cast(DType dtype) const;
   std::vector<double> to_vector() const;
-  /// Adds an entry at the end, in place if this is the only owner and there is room.
+  /// Appends an entry, in place if this is the sole owner and has capacity.
   void append(double value);
-  /// Sets all entries to zero, for the sole owner of a buffer.
+  /// Sets all entries to zero. Only for the sole owner of a buffer.
   void clear();
-  /// Adds other weights, which are contiguous, entry by entry, for the sole owner of a buffer.
+  /// Adds contiguous weights entry by entry. Only for the sole owner of a buffer.
   void add(const Weights& other);
-  /// Sets one entry in a buffer of its own.
+  /// Sets one entry, in a copy of the buffer unless this is the sole owner.
   void set(int64_t i, double value);
 
  private:
   static Weights make(int64_t size, DType dtype, bool zero);
-  /// Whether entries may be changed where they are.
+  /// Whether entries may be changed in place.
   bool is_own() const { return !borrowed_ && is_sole(owner_); }
 
   std::shared_ptr<const void> owner_;
   const void* data_ = nullptr;
   Layout layout_;
-  int64_t capacity_ = 0;  // how many entries there is room for, if append() made that
+  int64_t capacity_ = 0;  // set by append()
   DType dtype_ = DType::float32;
   bool borrowed_ = false;
 };
