@@ -194,6 +194,15 @@ def test_a_run_is_never_overwritten_or_resumed_with_other_settings(tmp_path):
         train(override(BIGRAM, ["seed=1"]), tmp_path, resume=True, quiet=True)
 
 
+def test_a_checkpoint_of_another_version_cannot_be_resumed(tmp_path):
+    train(BIGRAM, tmp_path, quiet=True)
+    content = checkpoint(tmp_path)
+    content["position"]["sums"] = content["position"].pop("metrics")
+    torch.save(content, tmp_path / "last.pt")
+    with pytest.raises(ValueError, match="started by this version .* differs in metrics, sums;"):
+        train(BIGRAM, tmp_path, resume=True, quiet=True)
+
+
 def test_missing_runs_are_errors(tmp_path):
     with pytest.raises(ValueError, match=r"the folder of a run must have experiment.json, but"):
         load_run(tmp_path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, fields
 from typing import Any
 
 from rich.console import Console
@@ -89,7 +89,16 @@ class Position:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Position:
-        """Return the position of a dictionary by :func:`dataclasses.asdict`."""
+        """Return the position of a dictionary by :func:`dataclasses.asdict`.
+
+        Raises:
+            ValueError: If another version of arcgrad, with other fields, made the dictionary.
+        """
+        if different := {item.name for item in fields(cls)} ^ content.keys():
+            raise ValueError(
+                "train: the run must have been started by this version of arcgrad, but its "
+                f"checkpoint differs in {', '.join(sorted(different))}; train it again"
+            )
         metrics = dict(content["metrics"])
         for name in ("chars", "words"):
             metrics[name] = Errors(**metrics[name])
