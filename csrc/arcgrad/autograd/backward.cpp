@@ -61,13 +61,22 @@ void backward(std::span<const Graph> roots, std::span<const Graph> seeds, bool r
     const TopologyPtr topology = Graph(state).topology_ptr();
     Graph fresh = walk.gradient(*var, topology);
     if (!fresh) fresh = Graph(topology, Weights::zeros(var->num_weights(), var->dtype));
-    std::lock_guard lock(state->mutex);
-    if (state->grad) {
-      std::vector<Moved> both{{Graph(state->grad), ArcMap::identity()},
-                              {fresh, ArcMap::identity()}};
-      fresh = record_moves("add", topology, std::move(both));
+    // The sum is computed without the lock: a child forked meanwhile would wait for it forever.
+    Graph sum = fresh;
+    for (std::shared_ptr<GraphState> old;;) {
+      {
+        std::lock_guard lock(state->mutex);
+        if (state->grad == old) {
+          state->grad = sum.state();
+          break;
+        }
+        old = state->grad;
+      }
+      sum = fresh;
+      if (!old) continue;
+      std::vector<Moved> both{{Graph(old), ArcMap::identity()}, {fresh, ArcMap::identity()}};
+      sum = record_moves("add", topology, std::move(both));
     }
-    state->grad = fresh.state();
   }
   if (!retain_graph && !create_graph) walk.free();
 }
