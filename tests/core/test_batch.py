@@ -471,21 +471,24 @@ stop = threading.Event()
 def busy():
     while not stop.is_set():
         ag.forward_score(batch)
-        ag.backward(ag.forward_score([large] * 8))
-thread = threading.Thread(target=busy, daemon=True)
-thread.start()
+def accumulate():
+    while not stop.is_set():
+        ag.backward(ag.forward_score(large))
+threads = [threading.Thread(target=work, daemon=True) for work in (busy, accumulate)]
+for thread in threads: thread.start()
 expected = [s.item() for s in ag.forward_score(batch)]
 for _ in range(20):
     child = os.fork()
     if child == 0:
         scores = ag.forward_score([*batch, large])
         ag.backward(scores)
-        ok = [s.item() for s in scores[:-1]] == expected and len(ag.parallel_for(abs, range(4))) == 4
+        ok = [s.item() for s in scores[:-1]] == expected
+        ok = ok and len(ag.parallel_for(abs, range(4))) == 4
         ok = ok and ag.get_num_threads() == 1
         os._exit(0 if ok else 1)
     assert os.waitpid(child, 0)[1] == 0
 stop.set()
-thread.join()
+for thread in threads: thread.join()
 assert [s.item() for s in ag.forward_score(batch)] == expected
 print("done")
 """

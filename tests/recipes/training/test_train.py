@@ -199,7 +199,7 @@ def test_a_checkpoint_of_another_version_cannot_be_resumed(tmp_path):
     content = checkpoint(tmp_path)
     content["position"]["sums"] = content["position"].pop("metrics")
     torch.save(content, tmp_path / "last.pt")
-    with pytest.raises(ValueError, match="started by this version .* differs in metrics, sums;"):
+    with pytest.raises(ValueError, match=r"started by this version .* differs in metrics, sums;"):
         train(BIGRAM, tmp_path, resume=True, quiet=True)
 
 
