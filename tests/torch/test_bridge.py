@@ -299,7 +299,7 @@ def test_shapes_are_checked():
         agt.emissions(torch.zeros(1, 2, 3, 4), batch_first=False)
     with pytest.raises(ValueError, match="emissions: there must be one length per example, 2 in"):
         agt.emissions(torch.zeros(2, 3, 4), [1])
-    with pytest.raises(ValueError, match="between 0 and 3, the number of frames, but the length of exam"):
+    with pytest.raises(ValueError, match="between 0 and 3, the number of frames, but the length"):
         agt.emissions(torch.zeros(2, 3, 4), [1, 4])
     with pytest.raises(
         ValueError, match=r"graph: there must be one weight per arc, 6, but the ten"
