@@ -41,39 +41,40 @@ std::vector<int32_t> epsilon_order(int32_t num_nodes, const std::vector<int32_t>
   return order;
 }
 
-/// Runs of arcs with the same source. In dense graphs a run often has the same destinations and
-/// labels as the previous run, and comparing two runs is faster than processing every arc.
-struct ArcRuns {
-  std::span<const int32_t> src, dst, label;
+/// Consecutive arcs. If `repeats`, they have one source, no epsilons, and the destinations and
+/// labels of the arcs of the segment before.
+struct Segment {
+  int32_t begin, end;
+  bool repeats;
+};
 
-  /// The end of the run that begins with arc `a`.
-  int32_t end(int32_t a) const {
-    const auto count = static_cast<int32_t>(src.size()), near = std::min(a + kMany, count);
-    const int32_t from = src[a];
-    do ++a;
-    while (a < near && src[a] == from);
-    if (a < near) return a;
-    for (; a + kMany <= count; a += kMany) {
+/// Divides the arcs into segments. In dense graphs the arcs of a node often repeat those of the
+/// node before, and comparing them is faster than processing each. Other graphs are one segment.
+std::vector<Segment> divide_arcs(int32_t num_nodes, std::span<const int32_t> src,
+                                 std::span<const int32_t> dst, std::span<const int32_t> label) {
+  constexpr int32_t kMany = 16;
+  const auto count = static_cast<int32_t>(src.size());
+  std::vector<Segment> segments;
+  if (count == 0) return segments;
+  if (count < kMany * int64_t{num_nodes}) return {{0, count, false}};
+  for (int32_t a = 0, end, before = 0; a < count; before = end - a, a = end) {
+    end = a + 1;
+    for (; end + kMany <= count; end += kMany) {
       int32_t other = 0;
-      for (int32_t k = 0; k < kMany; ++k) other |= src[a + k] ^ from;
+      for (int32_t k = 0; k < kMany; ++k) other |= src[end + k] ^ src[a];
       if (other) break;
     }
-    while (a < count && src[a] == from) ++a;
-    return a;
-  }
-  /// Whether the arcs [begin, end), if they are many, have the destinations and labels of the
-  /// `before` arcs in front of them.
-  bool repeats(int32_t begin, int32_t end, int32_t before) const {
-    if (end - begin != before || before < kMany) return false;
-    const auto is_same = [&](const int32_t* of) {
-      return std::equal(of + begin, of + end, of + begin - before);
+    while (end < count && src[end] == src[a]) ++end;
+    const auto is_same = [&](std::span<const int32_t> of) {
+      return std::ranges::equal(of.subspan(a, before), of.subspan(a - before, before));
     };
-    return is_same(dst.data()) && is_same(label.data());
+    const bool repeats =
+        end - a == before && is_same(dst) && is_same(label) &&
+        std::ranges::find(label.subspan(a, before), kEpsilon) == label.subspan(a, before).end();
+    segments.push_back({a, end, repeats});
   }
-
- private:
-  static constexpr int32_t kMany = 16;
-};
+  return segments;
+}
 
 }  // namespace
 
@@ -94,24 +95,22 @@ void TrellisGraph::build(const Topology& topology, Side side) {
   // then nothing must be sorted.
   constexpr int32_t kNone = -2, kMany = -3;
   std::vector<int32_t> epsilons, only(num_nodes, kNone), num_out(num_nodes);
-  const ArcRuns runs{src, dst, label};
-  for (int32_t a = 0, end, before = 0; a < num_arcs; a = end) {
-    end = runs.end(a);
-    num_out[src[a]] += end - a;
-    if (runs.repeats(a, end, before)) continue;
-    const size_t num_epsilons = epsilons.size();
-    for (int32_t k = a; k < end; ++k) {
-      if (label[k] == kEpsilon) {
-        epsilons.push_back(k);
+  const std::vector<Segment> segments = divide_arcs(num_nodes, src, dst, label);
+  for (const auto [begin, end, repeats] : segments) {
+    if (repeats) {
+      num_out[src[begin]] += end - begin;
+      continue;
+    }
+    for (int32_t a = begin; a < end; ++a) {
+      ++num_out[src[a]];
+      const int32_t l = label[a];
+      if (l == kEpsilon) {
+        epsilons.push_back(a);
         continue;
       }
-      int32_t& seen = only[dst[k]];
-      if (seen == kNone)
-        seen = label[k];
-      else if (seen != label[k])
-        seen = kMany;
+      int32_t& seen = only[dst[a]];
+      seen = (seen == kNone) | (seen == l) ? l : kMany;
     }
-    before = epsilons.size() == num_epsilons ? end - a : 0;
   }
   // The emitting states of nodes that many labels enter: (node, label) pairs, sorted.
   std::vector<std::pair<int32_t, int32_t>> entries;
@@ -185,26 +184,22 @@ void TrellisGraph::build(const Topology& topology, Side side) {
   out.index.resize(static_cast<size_t>(out.offset[num_values]));
   out.arc.resize(out.index.size());
   middle.assign(out.offset.begin(), out.offset.end() - 1);
-  const int32_t* index_before = nullptr;
-  for (int32_t a = 0, end, before = 0; a < num_arcs; a = end) {
-    end = runs.end(a);
-    int32_t& next = middle[value[src[a]]];
-    int32_t *index = out.index.data() + next, *arc = out.arc.data() + next;
-    if (runs.repeats(a, end, before)) {
-      std::copy_n(index_before, before, index);
-      std::iota(arc, arc + before, a);
-      next += before;
-    } else {
-      int32_t count = 0;
-      for (int32_t k = a; k < end; ++k) {
-        if (label[k] == kEpsilon) continue;
-        index[count] = has_many ? state_of(k) : first_state[dst[k]];
-        arc[count++] = k;
-      }
-      next += count;
-      before = count == end - a ? count : 0;
+  int32_t before = 0;  // where the terms of the segment before begin
+  for (const auto [begin, end, repeats] : segments) {
+    if (repeats) {
+      int32_t& next = middle[value[src[begin]]];
+      std::copy_n(out.index.data() + before, end - begin, out.index.data() + next);
+      std::iota(out.arc.data() + next, out.arc.data() + next + (end - begin), begin);
+      before = std::exchange(next, next + (end - begin));
+      continue;
     }
-    index_before = index;
+    before = middle[value[src[begin]]];
+    for (int32_t a = begin; a < end; ++a) {
+      if (label[a] == kEpsilon) continue;
+      const int32_t k = middle[value[src[a]]]++;
+      out.index[k] = has_many ? state_of(a) : first_state[dst[a]];
+      out.arc[k] = a;
+    }
   }
   std::vector<int32_t> next(middle.begin(), middle.end());
   const auto join = [&](int32_t from, int32_t to, int32_t arc) {
@@ -278,29 +273,25 @@ bool TrellisGraph::has_inner_non_emitting() const {
 void TrellisGraph::find_offsets() {
   constexpr int32_t kFarthest = 64;  // the padding of rows grows with the offsets
   if (num_emitting == 0 || has_inner_non_emitting()) return;
-  // The offsets found, and for each the last state with such an arc.
-  std::array<int32_t, kMostDiagonals> found, last;
-  int32_t count = 0;
+  std::array<int32_t, 2 * kFarthest + 1> last;  // for each offset, the last state with such an arc
+  last.fill(-1);
   int64_t terms = 0;
   for (int32_t p = 0; p < num_emitting; ++p)
     for (int32_t k = out.offset[p]; k < middle[p]; ++k) {
       const int32_t offset = out.index[k] - p;
+      if (std::abs(offset) > kFarthest) return;
+      int32_t& before = last[offset + kFarthest];
+      if (before == p) return;  // parallel arcs: a diagonal has one cell per pair of states
+      before = p;
       ++terms;
-      int32_t i = 0;
-      while (i < count && found[i] != offset) ++i;
-      if (i == count) {
-        if (count == kMostDiagonals || std::abs(offset) > kFarthest) return;
-        found[count++] = offset;
-      } else if (last[i] == p) {
-        return;  // parallel arcs: a diagonal has one cell per pair of states
-      }
-      last[i] = p;
     }
+  const auto count = static_cast<int64_t>(last.size()) - std::ranges::count(last, -1);
+  if (count > kMostDiagonals) return;
   // Diagonals with mostly missing arcs would waste time.
   constexpr int64_t kMostCellsPerTerm = 4;
-  if (int64_t{count} * num_emitting > kMostCellsPerTerm * terms + 64) return;
-  offsets.assign(found.begin(), found.begin() + count);
-  std::ranges::sort(offsets);
+  if (count * num_emitting > kMostCellsPerTerm * terms + 64) return;
+  for (int32_t offset = -kFarthest; offset <= kFarthest; ++offset)
+    if (last[offset + kFarthest] >= 0) offsets.push_back(offset);
 }
 
 void TrellisGraph::find_density() {
