@@ -28,7 +28,12 @@ def load(file_name: FileName) -> Graph:
         try:
             return Graph(ag.load(file_name))
         except ValueError:
-            graph = _from_gtn(Path(file_name).read_bytes())
+            try:
+                graph = _from_gtn(Path(file_name).read_bytes())
+            except ValueError as error:
+                raise ValueError(
+                    f"load: {str(file_name)!r} must hold a valid graph, but {error}"
+                ) from None
             if graph is None:
                 raise
             return graph

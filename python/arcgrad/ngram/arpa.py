@@ -23,7 +23,7 @@ ZERO = -99.0
 
 SPECIAL = {b"<s>": START, b"</s>": END}
 UNKNOWNS = (UNKNOWN, "<UNK>")
-SIZE = re.compile(rb"ngram[ \t]+(\d+)[ \t]*=[ \t]*(\d+)")
+SIZE = re.compile(rb"ngram[ \t]+(\d{1,18})[ \t]*=[ \t]*(\d{1,18})")
 
 # The bytes at which bytes.split() splits.
 IS_SPACE = np.zeros(256, np.bool_)
@@ -48,7 +48,8 @@ def load_arpa(path: str | os.PathLike[str], symbols: Sequence[str] | None = None
 
     Raises:
         ValueError: If the file is not in ARPA format, or has a word that is not among the symbols;
-            the message names the line.
+            the message names the file and the line.
+        OSError: If there is no such file.
 
     Time: about two seconds for a million n-grams.
 
@@ -60,6 +61,17 @@ def load_arpa(path: str | os.PathLike[str], symbols: Sequence[str] | None = None
     """
     content = _files.read("load_arpa", path)
     words = _Words(symbols)
+    try:
+        return _parse(content, words)
+    except _LineError as error:
+        line, rule, given = error.args
+        raise ValueError(
+            f"load_arpa: line {line} of {os.fspath(path)!r}: {rule}, but {given}"
+        ) from None
+
+
+def _parse(content: bytes, words: _Words) -> Model:
+    """The model in the content of a file."""
     tables, scores, weights = [], [], []
     for section in _sections(content):
         lines, fields = _fields(section)
@@ -131,6 +143,10 @@ def _texts(values: Floats, digits: int) -> list[str]:
     return [f"{value:.{digits}g}" for value in logs.tolist()]
 
 
+class _LineError(Exception):
+    """A line that breaks a rule: its number, the rule, and what the line has."""
+
+
 class _Section(NamedTuple):
     """The n-grams of one order."""
 
@@ -141,11 +157,7 @@ class _Section(NamedTuple):
 
 
 def _fail(line: int, rule: str, given: str) -> NoReturn:
-    raise ValueError(f"load_arpa: line {line}: {rule}, but {given}")
-
-
-def _text(content: bytes) -> str:
-    return repr(content.decode(errors="replace"))
+    raise _LineError(line, rule, given)
 
 
 def _sections(content: bytes) -> Iterator[_Section]:
@@ -153,7 +165,7 @@ def _sections(content: bytes) -> Iterator[_Section]:
     content = b"\n" + content
     begin = content.find(b"\n\\data\\")
     if begin < 0:
-        raise ValueError(r"load_arpa: the file must have a line \data\, but it has none")
+        _fail(1, "the file must have a line \\data\\", "it has none")
     sizes: list[int] = []
     order, line = 0, content.count(b"\n", 0, begin + 1)
     while True:
@@ -166,7 +178,7 @@ def _sections(content: bytes) -> Iterator[_Section]:
             sizes = _sizes(part, line)
         expected = rf"\{order}-grams:" if order <= len(sizes) else "\\end\\"
         if order and title != expected.encode():
-            _fail(line, f"there must be {expected}", f"it is {_text(title)}")
+            _fail(line, f"there must be {expected}", f"it is {_files.shown(title)}")
         if order > len(sizes):
             return
         if order:
@@ -184,7 +196,11 @@ def _sizes(part: bytes, line: int) -> list[int]:
             continue
         found = SIZE.fullmatch(text.strip())
         if not found or int(found[1]) != len(sizes) + 1:
-            _fail(number, f"there must be ngram {len(sizes) + 1}=<number>", f"it is {_text(text)}")
+            _fail(
+                number,
+                f"there must be ngram {len(sizes) + 1}=<number>",
+                f"it is {_files.shown(text)}",
+            )
         sizes.append(int(found[2]))
     if not sizes:
         _fail(line, r"\data\ must be followed by ngram 1=<number>", "it is not")
@@ -227,11 +243,13 @@ def _numbers(lines: Ints, texts: np.ndarray, kept: Ints, *, most: float) -> Floa
         values = np.fromiter(map(float, listed), np.float64, len(listed))
     except ValueError:
         values = np.array([_number(text) for text in listed])
-    bad = np.flatnonzero(~(values <= most) | (values == math.inf))
+    with np.errstate(over="ignore"):
+        logs = values * LOG10
+    bad = np.flatnonzero(~(values <= most) | (logs == math.inf))
     if len(bad):
         rule = "a score must be a number of at most 0" if most == 0 else "a weight must be a number"
-        _fail(int(lines[bad[0]]), rule, f"it is {_text(listed[bad[0]])}")
-    return np.where(values == ZERO, -math.inf, values * LOG10)[kept]
+        _fail(int(lines[bad[0]]), rule, f"it is {_files.shown(listed[bad[0]])}")
+    return np.where(values == ZERO, -math.inf, logs)[kept]
 
 
 def _number(text: bytes) -> float:
@@ -258,7 +276,7 @@ class _Words:
             try:
                 name = word.decode()
             except UnicodeDecodeError:
-                _fail(line, "a word must be UTF-8", f"it is {_text(word)}")
+                _fail(line, "a word must be UTF-8", f"it is {_files.shown(word)}")
             if word in SPECIAL:
                 continue
             if self._given is not None and name not in names and name not in UNKNOWNS:
@@ -278,7 +296,7 @@ class _Words:
             _fail(
                 int(lines[place]),
                 "a word must be among the 1-grams",
-                f"{_text(error.args[0])} is not",
+                f"{_files.shown(error.args[0])} is not",
             )
         rows = np.array(numbers, np.int32).reshape(-1, section.order)
         keys = Index(rows).keys

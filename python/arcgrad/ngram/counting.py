@@ -11,9 +11,10 @@ from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
+from ._count_files import MOST_TOKENS
 from ._sequences import Token, batches, with_ends
 from ._table import START, Ints, Table, windows
-from .counts import MOST_TOKENS, UNKNOWN, Counts, check_symbols
+from .counts import UNKNOWN, Counts, check_order, check_symbols
 
 Progress: TypeAlias = Callable[[int], object] | bool | None
 
@@ -61,8 +62,7 @@ def count(
     ('the', 'cat', 'dog')
     """
     order = operator.index(order)
-    if order < 1:
-        raise ValueError(f"count: the order must be 1 or more, but it is {order}")
+    check_order("count", order)
     names = _Names(symbols, num_tokens)
     report = _reporter(progress)
     # Of sizes that fall, so that an n-gram is merged about log(chunks) times.

@@ -6,17 +6,18 @@ import functools
 import itertools
 import operator
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from . import _count_files
+from ._count_files import MOST_COUNTS, MOST_ORDER, MOST_TOKENS
 from ._sequences import Token
 from ._table import END, START, Ints, Rows, Table, show
 
 UNKNOWN = "<unk>"
-MOST_TOKENS = 2**31 - 2
 HEAD = ("num_tokens", "symbols", "start", "end")
 
 
@@ -59,8 +60,7 @@ class Counts:
     ) -> None:
         if order is None:
             order = max([1, *map(len, ngrams)])
-        if order < 1:
-            raise ValueError(f"Counts: the order must be 1 or more, but it is {order}")
+        check_order("Counts", order)
         by_order: list[list[tuple[int, ...]]] = [[] for _ in range(order)]
         for ngram in ngrams:
             if not 1 <= len(ngram) <= order:
@@ -95,6 +95,16 @@ class Counts:
         if self._num_tokens < least:
             raise ValueError(
                 f"Counts: tokens must be below {self._num_tokens}, but there is {least - 1}"
+            )
+        if self._num_tokens > MOST_TOKENS + 1:
+            raise ValueError(
+                f"Counts: there must be at most {MOST_TOKENS + 1} tokens, but num_tokens is "
+                f"{self._num_tokens}"
+            )
+        if self._symbols is not None and len(self._symbols) != self._num_tokens:
+            raise ValueError(
+                f"Counts: there must be a symbol for each of {self._num_tokens} tokens, but there "
+                f"are {len(self._symbols)}"
             )
         return self
 
@@ -203,17 +213,18 @@ class Counts:
         """Read a file in either format of :meth:`save`, also if it is compressed with gzip.
 
         Raises:
-            ValueError: If the file does not hold counts; the message names the line.
+            ValueError: If the file does not hold counts; the message names the file and the line.
+            OSError: If there is no such file.
         """
         op = "Counts.load"
-        head, rows, values = _count_files.load(op, path)
+        head, rows, values, place = _count_files.load(op, path)
+        tables = _distinct(op, rows, values, head["start"], head["end"], place)
         try:
-            tables = _distinct(op, rows, values, head["start"], head["end"])
             return Counts._of(*tables, *(head[name] for name in HEAD))
-        except (IndexError, TypeError, ValueError) as error:
+        except ValueError as error:
             raise ValueError(
                 f"{op}: {os.fspath(path)!r} must hold counts, but it does not: "
-                + str(error).removeprefix(f"{op}: ")
+                + str(error).removeprefix("Counts: ")
             ) from None
 
     def __getitem__(self, ngram: Iterable[Token]) -> int:
@@ -297,11 +308,22 @@ class Counts:
         return {name: i for i, name in enumerate(self._symbols or ())}
 
 
+def check_order(op: str, order: int) -> None:
+    """Raise ValueError for an order that counts cannot have."""
+    if order < 1:
+        raise ValueError(f"{op}: the order must be 1 or more, but it is {order}")
+    if order > MOST_ORDER:
+        raise ValueError(f"{op}: the order must be {MOST_ORDER} or less, but it is {order}")
+
+
 def check_symbols(op: str, symbols: Sequence[str]) -> tuple[str, ...]:
-    """The symbols as a tuple; raise ValueError if one of them occurs twice."""
+    """The symbols as a tuple; raise if one of them is not a text or occurs twice."""
     names = tuple(symbols)
+    for i, name in enumerate(names):
+        if not isinstance(name, str):
+            raise TypeError(f"{op}: symbols must be strings, but symbol {i} is {name!r}")
     if len(set(names)) < len(names):
-        twice = next(name for i, name in enumerate(names) if name in names[:i])
+        twice = Counter(names).most_common(1)[0][0]
         raise ValueError(f"{op}: symbols must differ, but {twice!r} occurs more than once")
     return names
 
@@ -324,27 +346,45 @@ def check_thresholds(op: str, thresholds: Sequence[int], order: int) -> list[int
 
 
 def _distinct(
-    op: str, rows: list[Ints], values: list[Ints], start: bool, end: bool
+    op: str,
+    rows: list[Ints],
+    values: list[Ints],
+    start: bool,
+    end: bool,
+    place: Callable[[int, int], str] | None = None,
 ) -> tuple[list[Table], list[Ints]]:
-    """Checked tables of n-grams, one per order, and their counts."""
+    """Checked tables of n-grams, one per order, and their counts.
+
+    ``place(n, i)`` names the n-gram at index i of order n in errors.
+    """
+
+    def at(n: int, i: int) -> str:
+        return op if place is None else f"{op}: {place(n, i)}"
+
     tables, totals = [], []
-    for ngrams, counts in zip(rows, values, strict=True):
+    for n, (ngrams, counts) in enumerate(zip(rows, values, strict=True), 1):
         bad = (ngrams < END) | (ngrams > MOST_TOKENS)
         bad[:, 1:] |= ngrams[:, 1:] == START
         bad[:, :-1] |= ngrams[:, :-1] == END
         bad[:, 0] |= (ngrams[:, 0] == START) & (ngrams.shape[1] == 1 or not start)
         bad[:, -1] |= (ngrams[:, -1] == END) & (not end)
         if bad.any():
+            i = int(np.argmax(bad.any(axis=1)))
             raise ValueError(
-                f"{op}: tokens must be 0 or more, or <s> as the first of several if there is a "
-                f"start, or </s> as the last if there is an end, but there is "
-                f"{show(ngrams[bad.any(axis=1)][0])}"
+                f"{at(n, i)}: tokens must be 0 or more, or <s> as the first of several if there is "
+                f"a start, or </s> as the last if there is an end, but there is {show(ngrams[i])}"
             )
         if (counts < 1).any():
-            least = int(np.argmin(counts))
+            i = int(np.argmin(counts))
             raise ValueError(
-                f"{op}: counts must be 1 or more, but {show(ngrams[least])} has the count "
-                f"{counts[least]}"
+                f"{at(n, i)}: counts must be 1 or more, but {show(ngrams[i])} has the count "
+                f"{counts[i]}"
+            )
+        if counts.sum(dtype=np.float64) > MOST_COUNTS:
+            i = int(np.argmax(counts))
+            raise ValueError(
+                f"{at(n, i)}: the counts of an order must add up to less than 2^63, but with the "
+                f"count {counts[i]} they do not"
             )
         table, total = Table.count(ngrams.astype(np.int32), counts)
         tables.append(table)
