@@ -324,7 +324,12 @@ def test_a_lexicon_has_words_and_spellings(tmp_path):
     path.write_text("ab\n\nba  b a\nba\tb b a\nba b a\n")
     assert read_lexicon(path, LETTERS) == {"ab": [[1, 2]], "ba": [[2, 1], [2, 2, 1]]}
     path.write_text("ab\ncab\nb x\n")
-    with pytest.raises(ValueError, match=r"words\.txt', but 2 of 3 cannot be spelled: cab, b"):
+    message = r"words\.txt', but 2 of 3 cannot be spelled: cab on line 2, b on line 3$"
+    with pytest.raises(ValueError, match=message):
+        read_lexicon(path, LETTERS)
+    path.write_bytes(b"ab\nb\xff\n")
+    message = rf"^read_lexicon: '{path}' must be text in UTF-8, but byte 4 on line 2 is not"
+    with pytest.raises(ValueError, match=message):
         read_lexicon(path, LETTERS)
     path.write_text("\n")
     with pytest.raises(ValueError, match="must have a word, but it has none"):

@@ -68,8 +68,22 @@ def test_recordings_are_found_in_a_checkout_or_below_the_working_directory(monke
 def test_damaged_recordings_are_noticed(tmp_path):
     (tmp_path / digits.AUDIO).symlink_to(FOLDER / digits.AUDIO)
     with np.load(FOLDER / digits.INDEX) as index:
-        np.savez(tmp_path / digits.INDEX, lengths=index["lengths"][:-1], digits=index["digits"])
+        lengths, numbers = index["lengths"], index["digits"]
+    path = tmp_path / digits.INDEX
+    np.savez(path, lengths=lengths[:-1], digits=numbers[:-1])
     with pytest.raises(ValueError, match=r"must be the recordings of fsdd_index\.npz, but it has"):
+        digits.load(tmp_path)
+    for arrays, message in (
+        ({"lengths": lengths[:-1], "digits": numbers}, "lengths are not one positive number"),
+        ({"lengths": 0 * lengths, "digits": numbers}, "lengths are not one positive number"),
+        ({"lengths": lengths, "digits": numbers + 200}, "numbers that are not digits"),
+        ({"digits": numbers}, "'lengths'"),
+    ):
+        np.savez(path, **arrays)
+        with pytest.raises(ValueError, match=f"^digits.load: '{path}' must have .*{message}"):
+            digits.load(tmp_path)
+    path.write_bytes(b"PK damaged")
+    with pytest.raises(ValueError, match=f"^digits.load: '{path}' must have .* not a file of arr"):
         digits.load(tmp_path)
 
 

@@ -129,10 +129,21 @@ def test_saved_pieces_are_a_sentencepiece_model(tmp_path):
     assert [piece - 1 for piece in processor.encode("the class")] == PIECES.encode("the class")
 
 
-@pytest.mark.parametrize("content", [b"{}", b"{", b'{"tokens": ["ab"], "leading_boundary": false}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"{}",
+        b"{",
+        b'{"tokens": ["ab"], "leading_boundary": false}',
+        b"{\xff",
+        b"{" * 10**6,
+        b'{"tokens": "ab"}',
+        b"\0",
+    ],
+)
 def test_damaged_letters_are_rejected(content, tmp_path):
     (tmp_path / "tokens").write_bytes(content)
-    with pytest.raises(ValueError, match="must hold letters, but reading them fails"):
+    with pytest.raises(ValueError, match=r"tokens.* must hold a tokenizer, but it does not"):
         load_tokenizer(tmp_path / "tokens")
 
 

@@ -158,14 +158,14 @@ def _items(
 
 def _read_manifest(path: Path) -> list[tuple[str, str]]:
     rows = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(_files.read_text("align", path).split("\n"), 1):
         if not line.strip():
             continue
         name, tab, text = line.partition("\t")
         if not tab or not name.strip():
             raise ValueError(
                 "align: a line of a manifest must be a file, a tab and a text, but line "
-                f"{number} of {str(path)!r} is {line!r}"
+                f"{number} of {str(path)!r} is {_files.shown(line)}"
             )
         rows.append((name.strip(), text.strip()))
     if not rows:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from arcgrad import _files
 from arcgrad.recipes.data import WordPieces
 
 from .application import app
@@ -24,8 +25,8 @@ def run_pieces(
     """Learn word pieces with SentencePiece, from the training texts only."""
     lines: list[str] = []
     for path in texts:
-        with path.open(encoding="utf-8") as file:
-            lines += [line for text in file if (line := text.strip())]
+        content = _files.read_text("pieces", path)
+        lines += [line for text in content.split("\n") if (line := text.strip())]
     pieces = WordPieces.train(lines, size)
     pieces.save(out)
     typer.echo(f"{len(pieces.tokens)} pieces of {len(lines)} texts, in {out}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,6 +11,9 @@ import numpy.typing as npt
 import soundfile  # type: ignore[import-untyped]
 
 Floats = npt.NDArray[np.floating[Any]]
+
+# The number of samples to read at a time.
+BLOCK = 1 << 20
 
 
 class Properties(NamedTuple):
@@ -27,7 +31,7 @@ def properties(path: Path) -> Properties | None:
     """The properties of a recording, or None if it cannot be read."""
     try:
         info = soundfile.info(path)
-    except soundfile.LibsndfileError:
+    except (RuntimeError, ValueError):
         return None
     return Properties(info.frames, info.samplerate, info.channels)
 
@@ -55,16 +59,27 @@ def read_audio(path: Path, rate: int) -> Floats:
     if not path.exists():
         raise ValueError(f"read_audio: {str(path)!r} must exist, but it is missing")
     try:
-        samples, found = soundfile.read(path, dtype="float32")
-    except soundfile.LibsndfileError as error:
+        with soundfile.SoundFile(path) as file:
+            found = file.samplerate, file.channels
+            blocks = list(_blocks(file)) if found == (rate, 1) else []
+    except (RuntimeError, ValueError) as error:
         raise ValueError(
             f"read_audio: {str(path)!r} must be a recording, but reading it fails: {error}"
         ) from None
-    if found != rate or samples.ndim != 1:
-        channels = 1 if samples.ndim == 1 else samples.shape[1]
+    if found != (rate, 1):
         raise ValueError(
             f"read_audio: {str(path)!r} must have one channel and {rate} samples per second, but "
-            f"it has {channels} and {found}; convert it, for example with ffmpeg -i in.wav -ac 1 "
-            f"-ar {rate} out.wav"
+            f"it has {found[1]} and {found[0]}; convert it, for example with ffmpeg -i in.wav "
+            f"-ac 1 -ar {rate} out.wav"
         )
-    return np.asarray(samples)
+    return np.concatenate(blocks) if blocks else np.empty(0, np.float32)
+
+
+def _blocks(file: Any) -> Iterator[Floats]:
+    """The samples of a file in blocks, since its header may state any number of samples."""
+    while True:
+        block = file.read(BLOCK, dtype="float32")
+        if len(block):
+            yield block
+        if len(block) < BLOCK:
+            return

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from arcgrad import _files
+
 from ._audio import Floats, read_audio
 from ._random import check_seed, stream
 from .examples import SPLITS, Splits
@@ -83,6 +85,23 @@ def find(data_path: str | os.PathLike[str] | None = None) -> Path:
     )
 
 
+def _read_index(path: Path) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The number of samples and the digit of each recording."""
+    try:
+        arrays = _files.parse_arrays(path.read_bytes())
+        lengths, numbers = (arrays[name].astype(np.int64) for name in ("lengths", "digits"))
+        if lengths.ndim != 1 or lengths.shape != numbers.shape or lengths.min(initial=1) < 1:
+            raise ValueError("its lengths are not one positive number for each digit")
+        if not 0 <= numbers.min(initial=0) <= numbers.max(initial=0) < len(NAMES):
+            raise ValueError("there are numbers that are not digits")
+    except (KeyError, ValueError) as error:
+        raise ValueError(
+            f"digits.load: {str(path)!r} must have the lengths and digits of recordings, but "
+            f"{error}"
+        ) from None
+    return lengths, numbers
+
+
 def load(
     data_path: str | os.PathLike[str] | None = None,
     *,
@@ -132,9 +151,8 @@ def load(
         )
     folder = find(data_path)
     samples = read_audio(folder / AUDIO, RATE)
-    with np.load(folder / INDEX) as index:
-        begins = np.concatenate([[0], np.cumsum(index["lengths"], dtype=np.int64)])
-        numbers = index["digits"]
+    num_samples, numbers = _read_index(folder / INDEX)
+    begins = np.concatenate([[0], np.cumsum(num_samples, dtype=np.int64)])
     if len(samples) != begins[-1] or len(numbers) != RECORDINGS["test"][1]:
         raise ValueError(
             f"digits.load: {AUDIO} must be the recordings of {INDEX}, but it has {len(samples)} "

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import html
 import io
+import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -48,6 +49,9 @@ AUGMENTATION = ImageAugmentation()
 
 # The fields of a row before its text; words have a tag where lines have the number of components.
 NUM_FIELDS = 8
+
+# The names of lines and words, which name the files of their images.
+NAME = re.compile(r"[A-Za-z0-9]+(-[A-Za-z0-9]+){2,3}")
 
 
 class Entry(NamedTuple):
@@ -147,7 +151,7 @@ def _read_splits(root: Path, problems: Problems) -> dict[str, str]:
             if path is None:
                 problems.add("missing files", name)
                 continue
-            for line in path.read_text().split():
+            for line in " ".join(manifests.read_lines(path, problems)).split():
                 if split_of.setdefault(line, split) != split:
                     problems.add("lines in two splits", line)
     return split_of
@@ -174,12 +178,13 @@ def _read_rows(path: Path, unit: Unit, problems: Problems) -> list[Entry]:
     """The rows of ``lines.txt`` or ``words.txt``."""
     entries = []
     box_begin = 4 if unit == "lines" else 3
-    for number, row in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, row in enumerate(manifests.read_lines(path, problems), 1):
         if row.startswith("#") or not row.strip():
             continue
         fields = row.split()
         try:
             x, y, w, h = map(int, fields[box_begin : box_begin + 4])
+            _check_entry(fields[0], (x, y, w, h))
         except ValueError:
             problems.add(f"malformed rows of {path.name}", f"line {number}")
             continue
@@ -192,11 +197,15 @@ def _read_rows(path: Path, unit: Unit, problems: Problems) -> list[Entry]:
 def _read_xml(path: Path, unit: Unit, problems: Problems) -> list[Entry]:
     """The lines or words of a form, with the boxes around their components."""
     try:
-        tree = ElementTree.parse(path)
-    except ElementTree.ParseError:
+        return list(_form_entries(ElementTree.parse(path), unit))
+    # Beside its own error, the parser raises those of encodings.
+    except (ElementTree.ParseError, LookupError, OSError, ValueError):
         problems.add("unreadable files", f"xml/{path.name}")
         return []
-    entries = []
+
+
+def _form_entries(tree: Any, unit: Unit) -> Iterable[Entry]:
+    """The lines or words in the tree of a form."""
     for line in tree.iter("line"):
         for element in [line] if unit == "lines" else line.iter("word"):
             # Texts are escaped once more than XML does.
@@ -210,8 +219,15 @@ def _read_xml(path: Path, unit: Unit, problems: Problems) -> list[Entry]:
             is_good = unit == "lines" or line.get("segmentation", "ok") == "ok"
             if is_good:
                 box = (left, top, right - left, bottom - top)
-                entries.append(Entry(element.get("id", ""), clean(text), box))
-    return entries
+                name = element.get("id", "")
+                _check_entry(name, box)
+                yield Entry(name, clean(text), box)
+
+
+def _check_entry(name: str, box: tuple[int, int, int, int]) -> None:
+    """Raise ValueError unless a name can name a file, and a box can be one of pixels."""
+    if not NAME.fullmatch(name) or max(map(abs, box)) > manifests.MOST_PIXELS:
+        raise ValueError
 
 
 def _images(

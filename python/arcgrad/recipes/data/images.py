@@ -138,10 +138,11 @@ def read_image(path: str | os.PathLike[str]) -> Image.Image:
     try:
         with Image.open(path) as file:
             return _grey(ImageOps.exif_transpose(file))
-    # Pillow raises these errors for damaged files.
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+    # Pillow raises errors of many classes for damaged files.
+    except Exception as error:
+        reason = str(error) or type(error).__name__
         raise ValueError(
-            f"read_image: {str(path)!r} must be an image, but reading it fails: {error}"
+            f"read_image: {str(path)!r} must be an image, but reading it fails: {reason}"
         ) from None
 
 

@@ -91,7 +91,7 @@ def _read_chapter(
         problems.add("missing transcripts", str(path.relative_to(root)))
         return
     recordings = {file.stem: file for file in chapter.glob("*.flac")}
-    for number, row in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, row in enumerate(manifests.read_lines(path, problems), 1):
         name, _, text = row.strip().partition(" ")
         if not name:
             continue

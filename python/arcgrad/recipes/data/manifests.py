@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import itertools
 import json
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import Annotated, ClassVar, TypeVar
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from arcgrad import _files
+
+from .tokenizers import BOUNDARY
 
 PathLike = str | os.PathLike[str]
 
 # The folder for manifests inside the folder of a corpus.
 FOLDER = "arcgrad"
 
-# The maximum number of names in a message.
+# The maximum number of names in a message, and of characters of each.
 NUM_NAMED = 5
+LONGEST_NAME = 200
 
 _EXACT = ConfigDict(strict=True, extra="forbid")
+
+# The limits of rows: more than any image or recording has.
+MOST_PIXELS, MOST_SECONDS = 1_000_000, 1_000_000.0
+
+Text = Annotated[str, Field(pattern=f"^[^{BOUNDARY}]*$")]
+Size = Annotated[int, Field(gt=0, le=MOST_PIXELS)]
+Duration = Annotated[float, Field(gt=0, le=MOST_SECONDS)]
 
 
 @checked_dataclass(frozen=True, config=_EXACT)
@@ -40,10 +51,10 @@ class Line:
     """
 
     id: str
-    text: str
+    text: Text
     image: str
-    width: int
-    height: int
+    width: Size
+    height: Size
 
 
 @checked_dataclass(frozen=True, config=_EXACT)
@@ -58,9 +69,9 @@ class Utterance:
     """
 
     id: str
-    text: str
+    text: Text
     audio: str
-    duration: float
+    duration: Duration
 
 
 Row = TypeVar("Row", Line, Utterance)
@@ -174,7 +185,7 @@ def write(
 def first_names(names: Sequence[str]) -> str:
     """Return the first names as a text, for a message."""
     more = ["..."] if len(names) > NUM_NAMED else []
-    return ", ".join([*names[:NUM_NAMED], *more])
+    return ", ".join([*(name[:LONGEST_NAME] for name in names[:NUM_NAMED]), *more])
 
 
 def folder_of(op: str, path: PathLike, names: Iterable[str]) -> Path:
@@ -210,24 +221,36 @@ def read(op: str, path: Path, row: type[Row], limit: int | None = None) -> list[
     Raises:
         ValueError: If a line is not a valid row, which the message names, or the limit is not
             positive.
+        OSError: If there is no such file.
     """
     if limit is not None and limit < 1:
         raise ValueError(f"{op}: the limit must be at least 1, but it is {limit}")
     reader = TypeAdapter(row)
     rows: list[Row] = []
-    with open(path, encoding="utf-8") as file:
-        for number, line in enumerate(itertools.islice(file, limit), 1):
-            try:
-                rows.append(reader.validate_json(line))
-            except ValidationError:
-                fields = ", ".join(field.name for field in dataclasses.fields(row))
-                raise ValueError(
-                    f"{op}: a row must be an object with {fields}, but line {number} of "
-                    f"{str(path)!r} is {line.strip()[:80]!r}"
-                ) from None
+    lines = io.StringIO(_files.read_text(op, path))
+    for number, line in enumerate(itertools.islice(lines, limit), 1):
+        try:
+            rows.append(reader.validate_json(line))
+        except ValidationError as errors:
+            error = errors.errors(include_url=False)[0]
+            what = f"{'.'.join(map(str, error['loc']))}: {error['msg']}".removeprefix(": ")
+            fields = ", ".join(field.name for field in dataclasses.fields(row))
+            raise ValueError(
+                f"{op}: a row must be an object with {fields}, but line {number} of "
+                f"{str(path)!r} is {_files.shown(line.strip())} ({what})"
+            ) from None
     if not rows:
         raise ValueError(f"{op}: a manifest must have a row, but {str(path)!r} has none")
     return rows
+
+
+def read_lines(path: Path, problems: Problems) -> list[str]:
+    """Return the lines of a file of a corpus; none, with a problem, if it cannot be read."""
+    try:
+        return _files.read_text(problems.op, path).splitlines()
+    except (OSError, ValueError):
+        problems.add("unreadable files", path.name)
+        return []
 
 
 def relative(path: Path, folder: Path) -> str:

@@ -98,11 +98,14 @@ class Letters:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tokens", tuple(self.tokens))
+        seen: set[str] = set()
         for token in self.tokens:
-            if len(token) != 1 or token.isspace() or self.tokens.count(token) > 1:
+            if len(token) != 1 or token.isspace() or token in seen:
                 raise ValueError(
-                    f"Letters: a token must be one letter, each once, but {token!r} is not"
+                    "Letters: a token must be one letter, each once, but "
+                    f"{_files.shown(token)} is not"
                 )
+            seen.add(token)
         if self.leading_boundary and BOUNDARY not in self.tokens:
             raise ValueError(
                 f"Letters: a leading boundary must be a token, but {BOUNDARY!r} is not"
@@ -285,20 +288,28 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Letters | WordPieces:
         The tokenizer.
 
     Raises:
-        ValueError: If the file is neither.
+        ValueError: If the file is neither; the message names it.
+        OSError: If there is no such file.
 
     >>> from arcgrad.recipes.data import Letters, load_tokenizer
     >>> Letters.from_texts(["a cab"]).save("letters.json")
     >>> load_tokenizer("letters.json")
     Letters(tokens=('▁', 'a', 'b', 'c'), leading_boundary=False)
     """
-    content = _files.read("load_tokenizer", path)
-    if not content.startswith(b"{"):
-        return WordPieces(content)
+    op, name = "load_tokenizer", repr(str(path))
+    content = _files.read(op, path)
     try:
-        fields = json.loads(content)
-        return Letters(tuple(fields["tokens"]), fields["leading_boundary"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"load_tokenizer: {str(path)!r} must hold letters, but reading them fails: {error!r}"
-        ) from None
+        if not content.startswith(b"{"):
+            return WordPieces(content)
+        fields = _files.parse_json(op, name, content)
+        tokens, leading_boundary = fields.get("tokens"), fields.get("leading_boundary")
+        if (
+            not isinstance(tokens, list)
+            or not all(isinstance(token, str) for token in tokens)
+            or not isinstance(leading_boundary, bool)
+        ):
+            raise ValueError("it must have a list of tokens and leading_boundary")
+        return Letters(tuple(tokens), leading_boundary)
+    except ValueError as error:
+        reason = str(error).removeprefix(f"{op}: ")
+        raise ValueError(f"{op}: {name} must hold a tokenizer, but it does not: {reason}") from None

@@ -41,7 +41,9 @@ DISCS = {"11": "csr_1", "13": "csr_2_comp"}
 # Left out of the training set by common usage.
 DROPPED = "wsj0/si_tr_s/401/"
 
-INDEX_ROW = re.compile(r"(\d+)_(\d+)_(\d+)\s*:\s*(\S+)")
+INDEX_ROW = re.compile(
+    r"(\d{1,4})_(\d{1,4})_(\d{1,4})\s*:\s*([\w.-]{1,99}(?:/[\w.-]{1,99}){0,9})", re.ASCII
+)
 DOT_ROW = re.compile(r"(.*)\((\w+)\)\s*")
 
 # Noises, and the marks of the transcript notation.
@@ -156,7 +158,7 @@ def _read_indices(root: Path, files: Iterable[str], problems: Problems) -> list[
         if not path.is_file():
             problems.add("missing index files", file)
             continue
-        for number, row in enumerate(path.read_text().splitlines(), 1):
+        for number, row in enumerate(manifests.read_lines(path, problems), 1):
             row = row.strip().lower()
             if not row or row.startswith(";"):
                 continue

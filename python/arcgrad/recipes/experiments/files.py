@@ -14,9 +14,21 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+from arcgrad import _files
+
 __all__ = ["load_settings"]
 
 FORMATS = {".toml": "TOML", ".yaml": "YAML", ".yml": "YAML"}
+
+
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]
+    """Reads YAML without aliases, which can make a small file expand without limit."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            mark = self.peek_event().start_mark
+            raise yaml.YAMLError(f"there is an alias on line {mark.line + 1}")
+        return super().compose_node(parent, index)
 
 
 def load_settings(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -46,18 +58,20 @@ def load_settings(path: str | os.PathLike[str]) -> dict[str, Any]:
             "load_settings: a file of settings must end in .toml, .yaml or .yml, but it is "
             f"{str(path)!r}"
         )
-    content = path.read_bytes()
+    text = _files.read_text("load_settings", path)
     try:
-        text = content.decode()
-        found = tomllib.loads(text) if kind == "TOML" else yaml.safe_load(text)
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, yaml.YAMLError) as error:
+        found = tomllib.loads(text) if kind == "TOML" else yaml.load(text, _Loader)
+    # PyYAML raises errors of many classes for values that do not fit their tags.
+    except Exception as error:
         raise ValueError(
-            f"load_settings: {str(path)!r} must be {kind}, but it cannot be read: {error}"
+            f"load_settings: {str(path)!r} must be {kind}, but it cannot be read: "
+            f"{error or type(error).__name__}"
         ) from None
     if found is None:  # an empty YAML file
         return {}
     if not isinstance(found, dict):
         raise ValueError(
-            f"load_settings: a file of settings must be a table, but {str(path)!r} is {found!r}"
+            f"load_settings: a file of settings must be a table, but {str(path)!r} is "
+            f"{_files.shown(found)}"
         )
     return found

@@ -16,6 +16,8 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BeforeValidator, ConfigDict, Field, Strict, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
+from arcgrad import _files
+
 __all__ = [
     "DataSettings",
     "Experiment",
@@ -353,13 +355,14 @@ def _changed(
     key = ".".join(str(part) for part in error["loc"])
     if error["type"] in ("unexpected_keyword_argument", "dataclass_type"):
         raise ValueError(
-            f"{op}: a key must be a setting, but it is {key!r}{where}"
+            f"{op}: a key must be a setting, but it is {_files.shown(key)}{where}"
             f"{nearest(key, flatten(experiment))}"
         )
     rule = _RULES.get(error["type"])
-    if rule is None:  # a Literal
+    if error["type"] == "literal_error":
         rule = f"one of {error['ctx']['expected']}"
-    raise ValueError(f"{op}: {key} must be {rule}, but it is {error['input']!r}{where}")
+    given = _files.shown(error["input"])
+    raise ValueError(f"{op}: {key[:99]} must be {rule or 'valid'}, but it is {given}{where}")
 
 
 def _merge(tables: dict[str, Any], settings: Mapping[Any, Any]) -> None:

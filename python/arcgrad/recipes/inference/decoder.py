@@ -6,7 +6,6 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from torch import Tensor
 
 import arcgrad as ag
 import arcgrad.torch as agt
+from arcgrad import _files
 from arcgrad.recipes.data import BOUNDARY, Letters, Tokenizer
 from arcgrad.recipes.data.manifests import NUM_NAMED, first_names
 from arcgrad.recipes.recognizer import Recognizer
@@ -53,7 +53,9 @@ def read_lexicon(path: str | os.PathLike[str], tokenizer: Tokenizer) -> dict[str
         The spellings of each word, as labels of the tokenizer.
 
     Raises:
-        ValueError: If there is no word, or some cannot be spelled; the message counts them.
+        ValueError: If there is no word, or some cannot be spelled; the message counts them and
+            names their lines.
+        OSError: If there is no such file.
 
     >>> from pathlib import Path
     >>> from arcgrad.recipes.data import Letters
@@ -65,14 +67,15 @@ def read_lexicon(path: str | os.PathLike[str], tokenizer: Tokenizer) -> dict[str
     labels = {token: label for label, token in enumerate(tokenizer.tokens)}
     words: dict[str, list[list[int]]] = {}
     bad = []
-    for line in Path(path).read_text(encoding="utf-8").splitlines():
+    lines = _files.read_text("read_lexicon", path).split("\n")
+    for number, line in enumerate(lines, 1):
         word, *tokens = line.split() or [""]
         if not word:
             continue
         try:
             spelling = [labels[token] for token in tokens] or tokenizer.encode(word)
         except (KeyError, ValueError):
-            bad.append(word)
+            bad.append(f"{word} on line {number}")
             continue
         spellings = words.setdefault(word, [])
         if spelling not in spellings:
