@@ -11,7 +11,7 @@ PACKAGE = "arcgrad.recipes"
 
 # A room, or a single file at the top, may import those before it.
 ORDER = [
-    *("metrics", "experiments", "data", "models", "recognizer", "run"),
+    *("metrics", "checked_files", "experiments", "data", "models", "recognizer", "run"),
     *("inference", "training", "report", "paper", "cli"),
 ]
 FILES = sorted(path.relative_to(ROOT) for path in ROOT.rglob("*.py"))

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 NEEDED = (
-    *("torch", "sentencepiece", "soundfile", "PIL", "rapidfuzz"),
+    *("torch", "safetensors", "sentencepiece", "soundfile", "PIL", "rapidfuzz"),
     *("typer", "rich", "matplotlib", "yaml", "jinja2", "pydantic", "tabulate", "praatio"),
 )
 

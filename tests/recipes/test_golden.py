@@ -13,14 +13,13 @@ import shlex
 from pathlib import Path
 
 import pytest
-import torch
 import trees
 import typer
 from command_line import run, tiny_run
 
 from arcgrad.recipes import cli
 from arcgrad.recipes.data import load_data
-from arcgrad.recipes.run import BEST, load_run
+from arcgrad.recipes.run import BEST, Run, load_run
 
 GOLDEN = Path(__file__).with_name("golden")
 HINT = "UPDATE_GOLDEN=1 python -m pytest tests/recipes/test_golden.py writes it"
@@ -132,12 +131,12 @@ def test_usage_errors_equal_the_golden_file(program):
 def constant_run(folder):
     """A run whose network finds the letter e in every frame, on any machine."""
     tiny_run(folder, "data.task=words", "loss.blank=optional", "loss.allow_repeats=false")
-    content = torch.load(folder / BEST, weights_only=True)
+    content = Run(folder).load("test", BEST)
     for weights in content["network"].values():
         weights.zero_()
     tokens = load_run(folder)[1].tokenizer.tokens
     content["network"]["output.bias"][1 + tokens.index("e")] = 2.0
-    torch.save(content, folder / BEST)
+    Run(folder).save(BEST, content)
     data = load_data(load_run(folder)[0]).test
     data.image(0).save("word.png")
     Path("said.tsv").write_text(f"word.png\t{data.texts[0]}\nlost.png\tlost\n")

@@ -3,6 +3,7 @@
 import torch
 
 from arcgrad.recipes.experiments import find, override
+from arcgrad.recipes.run import Run
 
 TINY = [
     "data.train=10",
@@ -16,8 +17,8 @@ BIGRAM = override(find("table1/letters/ngram2/no_blank"), TINY)
 SGD = override(BIGRAM, ["optim.method=sgd", "optim.schedule=step", "optim.step_size=1"])
 
 
-def checkpoint(folder, name="last.pt"):
-    return torch.load(folder / name, weights_only=True)
+def checkpoint(folder, name="last.safetensors"):
+    return Run(folder).load("test", name)
 
 
 def assert_same_state(one, other):

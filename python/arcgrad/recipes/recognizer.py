@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ __all__ = ["Recognizer"]
 
 # The files of a run that depend on the training texts.
 TOKENS, TRANSITIONS, INNER = "tokens", "transitions", "inner_pieces.json"
+FILES = TOKENS, TRANSITIONS, INNER
 
 
 def _check(experiment: Experiment) -> None:
@@ -97,6 +98,17 @@ def _inner_pieces(settings: ModelSettings, texts: Sequence[str]) -> list[str] | 
     pieces = WordPieces.train(texts, settings.inner_pieces, max_length=frames).tokens
     # Equal adjacent letters need a blank frame between them.
     return [p for p in pieces if len(p) + sum(map(str.__eq__, p, p[1:])) <= frames]
+
+
+def _load_pieces(path: Path) -> list[str]:
+    """Read the word pieces of the inner convolution."""
+    pieces = _files.parse_json("Recognizer", repr(str(path)), path.read_bytes())
+    if not isinstance(pieces, list) or not all(isinstance(piece, str) for piece in pieces):
+        raise ValueError(
+            f"Recognizer: {str(path)!r} must hold a list of word pieces, but it is "
+            f"{_files.shown(pieces)}"
+        )
+    return pieces
 
 
 class Recognizer(nn.Module):
@@ -200,15 +212,27 @@ class Recognizer(nn.Module):
     def load(
         cls, experiment: Experiment, folder: str | os.PathLike[str], height: int
     ) -> Recognizer:
-        """Make a recogniser from the files of :meth:`save`, with new parameters."""
+        """Make a recogniser from the files of :meth:`save`, with new parameters.
+
+        Raises:
+            ValueError: If a file is missing or damaged, or does not fit the settings.
+        """
         path = Path(folder)
         transitions, inner = None, None
-        if experiment.loss.prune is not None:
-            transitions = ag.load(path / TRANSITIONS)
-        if experiment.model.inner != "none":
-            inner = json.loads((path / INNER).read_bytes())
-        tokenizer = load_tokenizer(path / TOKENS)
-        return cls(experiment, tokenizer, height, transitions=transitions, inner=inner)
+        try:
+            if experiment.loss.prune is not None:
+                transitions = ag.load(path / TRANSITIONS)
+            if experiment.model.inner != "none":
+                inner = _load_pieces(path / INNER)
+            tokenizer = load_tokenizer(path / TOKENS)
+            if type(height) is not int or height < 1:
+                raise ValueError(f"the height of inputs is {_files.shown(height)}")
+            return cls(experiment, tokenizer, height, transitions=transitions, inner=inner)
+        except (OSError, ValueError) as error:
+            raise ValueError(
+                f"Recognizer: the files in {str(path)!r} must fit the settings, but they do not: "
+                f"{error}"
+            ) from None
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write what depends on the training texts: tokens, transitions and inner pieces."""
@@ -219,6 +243,11 @@ class Recognizer(nn.Module):
         if self._inner is not None:
             text = json.dumps(list(self._inner), ensure_ascii=False)
             _files.write(path / INNER, text.encode())
+
+    def load_parameters(self, content: Mapping[str, Any], *, assign: bool = False) -> None:
+        """Load the parameters of a checkpoint into the network and the loss."""
+        self.network.load_state_dict(content["network"], assign=assign)
+        self.criterion.load_state_dict(content["criterion"], assign=assign)
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the emissions ``[B, T, C]`` of a batch, and their lengths."""

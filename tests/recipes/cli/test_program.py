@@ -79,7 +79,10 @@ def test_a_report_is_written_into_the_run_or_to_the_given_path(tmp_path, capsys,
         (["train", "dmeo"], "it is 'dmeo'; did you mean 'demo'?"),
         (["train", "demo", "--set", "optim.epoch=3"], "did you mean 'optim.epochs'?"),
         (["train", "demo", "--set", "data.corpus=iam"], "data.path is not set"),
-        (["train", "demo", "--resume", "--out", "nowhere"], "there is no 'nowhere/last.pt'"),
+        (
+            ["train", "demo", "--resume", "--out", "nowhere"],
+            "no 'nowhere/last.safetensors'",
+        ),
         (["test", "nowhere"], "the folder of a run must have experiment.json"),
         (["report", "nowhere"], "the folder of a run must have experiment.json"),
         (

@@ -24,7 +24,7 @@ from arcgrad.recipes.metrics import evaluate
 from arcgrad.recipes.recognizer import Recognizer
 from arcgrad.recipes.report import command_lines, page_runs, write_report
 from arcgrad.recipes.report.page_runs import load
-from arcgrad.recipes.run import load_history, load_run
+from arcgrad.recipes.run import Run, load_history, load_run
 
 LOOK = Path(__file__).parents[3] / "scripts/look_at_report.py"
 TINY = ["data.train=4", "data.validation=2", "data.test=3", "optim.batch_size=2", "optim.epochs=1"]
@@ -211,6 +211,7 @@ def test_a_run_without_its_data_has_the_other_sections(runs, tmp_path):
     shutil.copytree(runs / "speech", run)
     settings = json.loads((run / "experiment.json").read_text())
     settings["data"]["path"] = str(tmp_path / "nowhere")
+    del settings["sha256"]
     (run / "experiment.json").write_text(json.dumps(settings))
     page = written(run, tmp_path)
     assert "The test data of this run could not be loaded: digits.find: a folder" in page.text
@@ -221,9 +222,9 @@ def test_a_run_without_its_data_has_the_other_sections(runs, tmp_path):
 def test_a_run_that_was_interrupted_in_its_first_epoch(runs, tmp_path):
     run = tmp_path / "interrupted"
     shutil.copytree(runs / "letters", run)
-    for name in ("best.pt", "metrics.jsonl"):
+    for name in ("best.safetensors", "metrics.jsonl"):
         (run / name).unlink()
-    with pytest.raises(ValueError, match=r"there is no '.*best.pt'; it was interrupted"):
+    with pytest.raises(ValueError, match=r"there is no '.*best.safetensors'; it was interrupted"):
         write_report(run, tmp_path / "report.html")
     assert not (tmp_path / "report.html").exists()
     page = written(run, tmp_path, checkpoint="last")
@@ -235,7 +236,7 @@ def test_numbers_that_are_not_finite_are_left_out_of_curves(runs, tmp_path):
     shutil.copytree(runs / "letters", run)
     (row,) = load_history(run)
     rows = [row, {**row, "epoch": 2, "train_loss": float("nan"), "validation_cer": float("inf")}]
-    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    Run(run).save_metrics(rows)
     page = written(run, tmp_path, examples=0)
     assert f"validation from {row['validation_cer']:.4g} to" in page.all("img")[1]["alt"]
     assert "nan" in page.text  # in the table

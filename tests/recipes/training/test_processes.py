@@ -109,7 +109,7 @@ def test_a_nan_in_one_process_stops_all_and_the_joint_batch_is_saved(trained):
     folder, (found, _), _ = trained
     expected = r"TrainingError: .*, but in epoch 1, batch 2, the loss of train-line-\d is not; "
     assert re.match(expected, found["nan"])
-    batch = checkpoint(folder / "nan", "bad_batch.pt")
+    batch = checkpoint(folder / "nan", "bad_batch.safetensors")
     # The second process trains on every second example.
     assert batch["losses"].isfinite().tolist() == [i != 1 for i in range(len(batch["ids"]))]
     assert batch["ids"][1] in found["nan"]

@@ -100,17 +100,18 @@ def test_a_folder_without_an_environment_is_an_error(tmp_path, name, content, me
 @pytest.mark.parametrize("size", [0, 1, 400])
 def test_a_truncated_checkpoint_is_an_error_that_names_the_file(tmp_path, size):
     run = Run(tmp_path)
-    run.save("best.pt", {"values": torch.zeros(100)})
-    whole = (tmp_path / "best.pt").read_bytes()
-    (tmp_path / "best.pt").write_bytes(whole[:size])
-    with pytest.raises(ValueError, match=r"test: a checkpoint must be whole, but '.*best.pt'"):
-        run.load("test", "best.pt")
+    run.save("best.safetensors", {"values": torch.zeros(100)})
+    whole = (tmp_path / "best.safetensors").read_bytes()
+    (tmp_path / "best.safetensors").write_bytes(whole[:size])
+    with pytest.raises(ValueError, match=r"^test: '.*best.safetensors' must be"):
+        run.load("test", "best.safetensors")
 
 
 def test_damaged_settings_of_a_run_are_errors_that_name_the_file(tmp_path):
     train(ONE_EPOCH, tmp_path, quiet=True)
     settings = json.loads((tmp_path / "experiment.json").read_text())
     settings["optim"]["epoch"] = 3
+    del settings["sha256"]
     (tmp_path / "experiment.json").write_text(json.dumps(settings))
     with pytest.raises(ValueError, match=r"'optim.epoch' in '.*experiment.json'; did you mean"):
         load_run(tmp_path)

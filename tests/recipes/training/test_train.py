@@ -12,7 +12,7 @@ from runs import BIGRAM, SGD, TINY, assert_same_state, checkpoint
 from arcgrad.recipes.data import load_data
 from arcgrad.recipes.experiments import find, override
 from arcgrad.recipes.inference import evaluate_run
-from arcgrad.recipes.run import load_environment, load_history, load_run
+from arcgrad.recipes.run import Run, load_environment, load_history, load_run
 from arcgrad.recipes.training import TrainingError, loop, train
 from arcgrad.recipes.training.optimizer import rate_factor
 
@@ -51,7 +51,7 @@ def test_an_interrupted_run_is_resumed_exactly(tmp_path, monkeypatch, step):
     assert not stopped.finished
     assert stopped.epochs == (step - 1) // 3
     if stopped.epochs == 0:
-        with pytest.raises(ValueError, match=r"there is no '.*best.pt'; it was interrupted in its"):
+        with pytest.raises(ValueError, match=r"no '.*best.safetensors'; it was interrupted in"):
             load_run(tmp_path / "stopped")
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert train(BIGRAM, tmp_path / "stopped", resume=True, quiet=True).finished
@@ -61,9 +61,11 @@ def test_an_interrupted_run_is_resumed_exactly(tmp_path, monkeypatch, step):
 def test_a_run_has_its_settings_numbers_and_checkpoints(tmp_path):
     result = train(BIGRAM, tmp_path, quiet=True)
     assert {path.name for path in tmp_path.iterdir()} == {
-        *("best.pt", "environment.json", "experiment.json", "last.pt", "metrics.jsonl", "tokens")
+        *("best.safetensors", "environment.json", "experiment.json", "last.safetensors"),
+        *("metrics.jsonl", "tokens"),
     }
     rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert all(len(row.pop("sha256")) == 64 for row in rows)
     assert rows == list(result.history) == load_history(tmp_path)
     assert [row["epoch"] for row in rows] == [1, 2]
     assert [row["steps"] for row in rows] == [3, 6]
@@ -73,7 +75,7 @@ def test_a_run_has_its_settings_numbers_and_checkpoints(tmp_path):
     experiment, recognizer = load_run(tmp_path)
     assert experiment == BIGRAM
     assert not recognizer.training
-    best = checkpoint(tmp_path, "best.pt")
+    best = checkpoint(tmp_path, "best.safetensors")
     assert torch.equal(recognizer.criterion.transitions, best["criterion"]["transitions"])
     assert recognizer.criterion.transitions.abs().max() > 0  # learned
 
@@ -89,10 +91,10 @@ def test_a_run_without_epochs_has_no_metrics(tmp_path):
     assert load_history(tmp_path) == []
 
 
-@pytest.mark.parametrize("text", ["{", "3"])
+@pytest.mark.parametrize("text", ["{", "3", '{"epoch": 1}', "\xff", "[" * 100_000])
 def test_damaged_metrics_are_errors(tmp_path, text):
-    (tmp_path / "metrics.jsonl").write_text(text)
-    with pytest.raises(ValueError, match=r"load_history: .* must have a line of JSON for each epo"):
+    (tmp_path / "metrics.jsonl").write_bytes(text.encode("latin-1"))
+    with pytest.raises(ValueError, match=r"^load_history: line 1 of '.*metrics.jsonl' must be"):
         load_history(tmp_path)
 
 
@@ -155,7 +157,7 @@ def test_a_loss_that_is_nan_stops_the_training_and_saves_the_batch(tmp_path, mon
     monkeypatch.setattr(loop.Recognizer, "forward", broken)
     with pytest.raises(TrainingError, match=r"in epoch 1, batch 2, the loss of train-line-\d is"):
         train(BIGRAM, tmp_path, quiet=True)
-    batch = checkpoint(tmp_path, "bad_batch.pt")
+    batch = checkpoint(tmp_path, "bad_batch.safetensors")
     assert batch["losses"].isnan().tolist() == [True, *[False] * (len(batch["ids"]) - 1)]
     assert len(batch["inputs"]) == len(batch["texts"]) == len(batch["ids"])
 
@@ -166,7 +168,7 @@ def test_training_stops_at_its_time_limit(tmp_path, capsys):
     assert capsys.readouterr().out.endswith("stopped at the time limit of 0.3 s\n")
     assert not result.finished
     assert result.epochs >= 1
-    assert (tmp_path / "best.pt").exists()
+    assert (tmp_path / "best.safetensors").exists()
 
 
 def test_a_time_limit_must_be_positive(tmp_path):
@@ -198,7 +200,7 @@ def test_a_checkpoint_of_another_version_cannot_be_resumed(tmp_path):
     train(BIGRAM, tmp_path, quiet=True)
     content = checkpoint(tmp_path)
     content["position"]["sums"] = content["position"].pop("metrics")
-    torch.save(content, tmp_path / "last.pt")
+    Run(tmp_path).save("last.safetensors", content)
     with pytest.raises(ValueError, match=r"started by this version .* differs in metrics, sums;"):
         train(BIGRAM, tmp_path, resume=True, quiet=True)
 

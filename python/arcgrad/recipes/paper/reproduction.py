@@ -25,6 +25,7 @@ from rich.progress import (
 )
 
 from arcgrad import _files
+from arcgrad.recipes.checked_files import from_json, to_json
 from arcgrad.recipes.experiments import EXPERIMENTS, Experiment, nearest, override
 from arcgrad.recipes.inference import evaluate_run
 from arcgrad.recipes.run import EXPERIMENT, LAST, METRICS, load_history
@@ -169,12 +170,11 @@ def _is_done(path: Path, experiment: Experiment) -> bool:
 
 def _result(path: Path) -> dict[str, object]:
     """Return the result of a finished run."""
+    file = path / RESULT
     try:
-        return dict(json.loads((path / RESULT).read_bytes()))
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"reproduce: {str(path / RESULT)!r} must be JSON, but it is not: {error}; remove it"
-        ) from None
+        return from_json("reproduce", file, file.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{error}; remove it") from None
 
 
 def _comparable(experiment: Experiment) -> dict[str, object]:
@@ -207,7 +207,7 @@ def _run(job: _Job) -> dict[str, object]:
         "epoch_cpu_seconds": statistics.median(row["epoch_cpu_seconds"] for row in rows),
         "settings": _comparable(job.experiment),
     }
-    _files.write(job.path / RESULT, (json.dumps(found, indent=2) + "\n").encode())
+    _files.write(job.path / RESULT, to_json(found))
     return found
 
 

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import os
 import signal
+import tempfile
 import threading
 import time
 from dataclasses import asdict, dataclass, replace
@@ -20,7 +21,7 @@ from arcgrad.recipes.experiments import Experiment, from_dict, to_dict
 from arcgrad.recipes.inference import find_device, torch_threads
 from arcgrad.recipes.inference.emissions import batch_emissions, fixed_batches, load_batches
 from arcgrad.recipes.recognizer import Recognizer
-from arcgrad.recipes.run import BAD_BATCH, BEST, EXPERIMENT, LAST, TENSORBOARD, Run
+from arcgrad.recipes.run import BAD_BATCH, BEST, EXPERIMENT, LAST, TENSORBOARD, Run, fits
 
 from .environment import describe_environment
 from .optimizer import make_optimizer, rate_factor
@@ -79,7 +80,9 @@ class _Interrupts:
 def _saved(run: Run, experiment: Experiment) -> dict[str, Any]:
     """Return the last checkpoint of a run; the experiment may only have more or fewer epochs."""
     content = run.load("train", LAST)
-    before = from_dict(content["experiment"])
+    with fits("train", run.path / LAST):
+        run.check_digests("train", content)
+        before = from_dict(content["experiment"], source=run.path / LAST)
     optim = replace(before.optim, epochs=experiment.optim.epochs)
     if replace(before, optim=optim, description=experiment.description) != experiment:
         raise ValueError(
@@ -137,6 +140,7 @@ class _Training:
         self.validation_batches = fixed_batches(splits.validation, experiment.optim.batch_size)
         self.position = Position()
         self.is_interrupted = False
+        self.digests: dict[str, str] = {}
         if processes.world_size > 1:
             self._seed()
         self._times = time.monotonic(), time.process_time()
@@ -153,21 +157,35 @@ class _Training:
             "host": torch.get_rng_state(),
             "device": torch.cuda.get_rng_state(self.device) if is_cuda else None,
         }
+        optimizer = self.optimizer.state_dict()
         return {
             "experiment": to_dict(self.experiment),
+            "files": self.digests,
             "height": self.recognizer.height,
             "network": self.recognizer.network.state_dict(),
             "criterion": self.recognizer.criterion.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
+            # Keys of files are texts.
+            "optimizer": {
+                **optimizer,
+                "state": {str(key): state for key, state in optimizer["state"].items()},
+            },
             "position": asdict(self.position),
             "rng": self.processes.gather(rng),
         }
 
     def restore(self, content: dict[str, Any]) -> bool:
         """Restore a checkpoint; return whether the training continues bit by bit."""
-        self.recognizer.network.load_state_dict(content["network"])
-        self.recognizer.criterion.load_state_dict(content["criterion"])
-        self.optimizer.load_state_dict(content["optimizer"])
+        with tempfile.TemporaryDirectory() as folder:
+            self.recognizer.save(folder)
+            if Run(folder).digests("train") != content["files"]:
+                raise ValueError(
+                    "train: a run must be resumed with the data that it was started with, but "
+                    f"their texts give other tokens than those in {str(self.run.path)!r}"
+                )
+        self.recognizer.load_parameters(content)
+        optimizer = content["optimizer"]
+        state = {int(key): state for key, state in optimizer["state"].items()}
+        self.optimizer.load_state_dict({**optimizer, "state": state})
         self.position = Position.from_dict(content["position"])
         self._times = time.monotonic(), time.process_time()
         if len(content["rng"]) != self.processes.world_size:
@@ -351,9 +369,10 @@ def train(
     """Train a recogniser.
 
     The folder gets the settings, the metrics of each epoch in ``metrics.jsonl``, and the
-    checkpoints ``best.pt`` (lowest CER on the validation data) and ``last.pt``. With the same
-    settings, machine, number of threads and number of processes, results are equal bit by bit, also
-    after an interruption. Ctrl-C completes the step, saves ``last.pt`` and returns.
+    checkpoints ``best.safetensors`` (lowest CER on the validation data) and ``last.safetensors``.
+    With the same settings, machine, number of threads and number of processes, results are equal
+    bit by bit, also after an interruption. Ctrl-C completes the step, saves ``last.safetensors``
+    and returns.
 
     Under ``torchrun``, all processes train one recogniser: each takes its part of each batch, and
     only the first one writes and prints. An error or interrupt in one process stops all of them.
@@ -361,8 +380,8 @@ def train(
     Args:
         experiment: The settings.
         out: The folder of the run, which all processes must share.
-        resume: Whether to continue from ``last.pt``. Only the number of epochs may differ, and the
-            number of processes, which changes the results.
+        resume: Whether to continue from ``last.safetensors``. Only the number of epochs may differ,
+            and the number of processes, which changes the results.
         max_seconds: The time limit over all parts of the training. When it is reached, the epoch is
             cut short and validated. A one-cycle schedule ends at the limit, so the result depends
             on the speed of the machine.
@@ -378,7 +397,7 @@ def train(
     Raises:
         ValueError: If the folder already has a run, or has no such run to resume; the time limit or
             the device is invalid; or the batch size is not a multiple of the number of processes.
-        TrainingError: If a loss is NaN; the batch is saved as ``bad_batch.pt``.
+        TrainingError: If a loss is NaN; the batch is saved as ``bad_batch.safetensors``.
 
     >>> from arcgrad.recipes.experiments import find, override
     >>> from arcgrad.recipes.training import train
@@ -392,11 +411,13 @@ def train(
     target = find_device("train", device)
     run = Run(out)
     saved = _saved(run, experiment) if resume else None
-    if not resume and (run.path / LAST).exists():
-        raise ValueError(
-            f"train: the folder must not have a run, but {str(run.path)!r} has one; resume it or "
-            "choose another folder"
-        )
+    if not resume:
+        run.refuse_pickle("train", LAST)
+        if (run.path / LAST).exists():
+            raise ValueError(
+                f"train: the folder must not have a run, but {str(run.path)!r} has one; resume it "
+                "or choose another folder"
+            )
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch_threads(threads))
         processes = join(target)
@@ -411,15 +432,21 @@ def train(
         training = _Training(
             experiment, load_data(experiment), run, target, max_seconds, processes, interrupts
         )
-        if saved is not None and not training.restore(saved):
-            reporter.say(
-                f"the run had {len(saved['rng'])} processes and continues with {count}: its "
-                "results will differ from a run without interruption"
-            )
+        if saved is not None:
+            with fits("train", run.path / LAST):
+                is_exact = training.restore(saved)
+            if not is_exact:
+                reporter.say(
+                    f"the run had {len(saved['rng'])} processes and continues with {count}: its "
+                    "results will differ from a run without interruption"
+                )
         at, epochs = training.position, experiment.optim.epochs
         log_metrics = None
         if processes.is_first:
-            run.save_settings(experiment, training.recognizer)
+            run.save_settings(experiment)
+            if saved is None:
+                training.recognizer.save(run.path)
+            training.digests = run.digests("train")
             environment = describe_environment(
                 command=command,
                 device=device,
