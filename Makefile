@@ -20,7 +20,7 @@ CPP_FILES = $(shell find csrc bindings examples tests -name '*.h' -o -name '*.cp
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install test test-long lint format tidy example wheel demo figure1 bench docs faults \
+.PHONY: help install test test-long lint format tidy example wheel demo figure1 bench docs faults fuzz \
   sanitize sanitize-address sanitize-thread constraints clean distclean
 
 help: ## List the targets
@@ -49,6 +49,9 @@ test: lint example wheel ## Set up, check everything, run the tests
 
 test-long: install ## The tests with many more random graphs
 	HYPOTHESIS_PROFILE=nightly $(PYTEST) -o faulthandler_timeout=7200
+
+fuzz: install ## Damage 100,000 files: every reader must refuse them with one clear error
+	$(BIN)/python tests/support/fuzzing.py $(FUZZ_ARGS)
 
 faults: install ## Seed faults into the core one by one: the tests must find each (a clean tree)
 	$(BIN)/python scripts/seed_faults.py
