@@ -380,7 +380,7 @@ def _distinct(
                 f"{at(n, i)}: counts must be 1 or more, but {show(ngrams[i])} has the count "
                 f"{counts[i]}"
             )
-        if counts.sum(dtype=np.float64) > MOST_COUNTS:
+        if counts.sum(dtype=np.float64) >= MOST_COUNTS:
             i = int(np.argmax(counts))
             raise ValueError(
                 f"{at(n, i)}: the counts of an order must add up to less than 2^63, but with the "

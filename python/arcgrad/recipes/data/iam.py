@@ -51,7 +51,7 @@ AUGMENTATION = ImageAugmentation()
 NUM_FIELDS = 8
 
 # The names of lines and words, which name the files of their images.
-NAME = re.compile(r"[A-Za-z0-9]+(-[A-Za-z0-9]+){2,3}")
+NAME = re.compile(r"[A-Za-z0-9]{1,20}(-[A-Za-z0-9]{1,20}){2,3}")
 
 
 class Entry(NamedTuple):

@@ -42,7 +42,7 @@ DISCS = {"11": "csr_1", "13": "csr_2_comp"}
 DROPPED = "wsj0/si_tr_s/401/"
 
 INDEX_ROW = re.compile(
-    r"(\d{1,4})_(\d{1,4})_(\d{1,4})\s*:\s*([\w.-]{1,99}(?:/[\w.-]{1,99}){0,9})", re.ASCII
+    r"(\d{1,4})_(\d{1,4})_(\d{1,4})\s*:\s*(\w[\w.-]{0,99}(?:/\w[\w.-]{0,99}){0,9})", re.ASCII
 )
 DOT_ROW = re.compile(r"(.*)\((\w+)\)\s*")
 
