@@ -74,7 +74,7 @@ class Run:
 
     def check_digests(self, op: str, content: dict[str, Any]) -> None:
         """Raise unless the recogniser's files are those with which a checkpoint was made."""
-        expected, found = dict(content["files"]), self.digests(op)
+        expected, found = content["files"], self.digests(op)
         for name in FILES:
             if expected.get(name) != found.get(name):
                 what = "is another one" if name in found else "is missing"
@@ -216,7 +216,7 @@ def load_history(path: str | os.PathLike[str]) -> list[dict[str, float]]:
         for name, value in row.items():
             if type(value) not in (int, float):
                 raise ValueError(
-                    f"{op}: metrics must be numbers, but {name!r} on line {number} of "
+                    f"{op}: metrics must be numbers, but {_files.shown(name)} on line {number} of "
                     f"{str(file)!r} is {_files.shown(value)}"
                 )
         history.append(row)

@@ -41,7 +41,7 @@ def fails(error):
         (lambda path: path.read_bytes()[5], "IndexError: index out of range"),
         (lambda path: zlib.decompress(path.read_bytes()), "error: Error -5"),
         (lambda path: path.read_bytes().decode(), "UnicodeDecodeError: 'utf-8'"),
-        (lambda path: bytearray(1 << 40), "MemoryError: "),
+        (fails(lambda path: MemoryError()), "MemoryError: "),
         (lambda path: int("x"), "an error that does not begin with the name of its op"),
         (fails(lambda path: ValueError("read: it is bad")), "an error that does not name the file"),
         (fails(lambda path: ValueError(f"read: {path} {'x' * 9999}")), "an error of 10"),
@@ -53,8 +53,7 @@ def fails(error):
 )
 def test_the_fuzzer_notices_errors_that_readers_must_not_raise(tmp_path, read, problem):
     reader = Reader("bad", read, "file")
-    with fuzzing.limited_memory():
-        found = attempt(reader, tmp_path / "file", b"\xff")
+    found = attempt(reader, tmp_path / "file", b"\xff")
     assert found is None if problem is None else found.startswith(problem)
 
 

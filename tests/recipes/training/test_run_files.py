@@ -33,6 +33,13 @@ def folder(tmp_path_factory):
     return path
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    path = tmp_path_factory.mktemp("trained")
+    train(override(BIGRAM, ["optim.epochs=1"]), path, quiet=True)
+    return path
+
+
 def read(path, content):
     """Read a file as part of a run."""
     run = Run(path.parent)
@@ -195,6 +202,35 @@ def test_a_checkpoint_that_does_not_fit_is_an_error(folder, tmp_path, change, me
     path.write_bytes(changed(path.read_bytes(), change))
     with pytest.raises(ValueError, match=rf"(?s)^\w+: .*{tmp_path}.*{message}"):
         load_run(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda c: c.pop("optimizer"),
+        lambda c: c["optimizer"].update(param_groups=[]),
+        lambda c: c["optimizer"].update(state={"a": {}}),
+        lambda c: c["optimizer"].pop("state"),
+        lambda c: c.update(position=[]),
+        lambda c: c["position"].update(metrics=3),
+        lambda c: c.update(rng=[{}]),
+        lambda c: c["rng"][0].update(host=3),
+        lambda c: c["criterion"].clear(),
+        lambda c: c.pop("experiment"),
+        lambda c: c.pop("files"),
+    ],
+)
+def test_a_run_is_not_resumed_from_a_checkpoint_that_does_not_fit(trained, change):
+    path = trained / "last.safetensors"
+    whole = path.read_bytes()
+    path.write_bytes(changed(whole, change))
+    before = {file: file.read_bytes() for file in trained.iterdir()}
+    try:
+        with pytest.raises(ValueError, match=rf"^train: .*'{path}' does not: "):
+            train(override(BIGRAM, ["optim.epochs=3"]), trained, resume=True, quiet=True)
+        assert {file: file.read_bytes() for file in trained.iterdir()} == before
+    finally:
+        path.write_bytes(whole)
 
 
 def test_settings_may_be_edited_without_their_checksum(folder, tmp_path):

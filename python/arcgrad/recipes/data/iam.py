@@ -267,7 +267,9 @@ def _images(
             image.save(content, "PNG")
             _files.write(path, content.getvalue())
         name = manifests.relative(path, folder)
-        yield entry, Line(entry.id, entry.text, name, image.width, image.height)
+        fields = entry.id, entry.text, name, image.width, image.height
+        for row in manifests.new_rows(Line, problems, *fields):
+            yield entry, row
 
 
 def _ready_image(
@@ -285,7 +287,9 @@ def _ready_image(
     except OSError:
         problems.add("unreadable images", str(path.relative_to(root)))
         return
-    yield entry, Line(entry.id, entry.text, manifests.relative(path, folder), width, height)
+    fields = entry.id, entry.text, manifests.relative(path, folder), width, height
+    for row in manifests.new_rows(Line, problems, *fields):
+        yield entry, row
 
 
 def load(

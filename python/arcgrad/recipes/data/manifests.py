@@ -7,10 +7,10 @@ import io
 import itertools
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
@@ -233,7 +233,8 @@ def read(op: str, path: Path, row: type[Row], limit: int | None = None) -> list[
             rows.append(reader.validate_json(line))
         except ValidationError as errors:
             error = errors.errors(include_url=False)[0]
-            what = f"{'.'.join(map(str, error['loc']))}: {error['msg']}".removeprefix(": ")
+            key = ".".join(map(str, error["loc"]))[:LONGEST_NAME]
+            what = f"{key}: {error['msg']}".removeprefix(": ")
             fields = ", ".join(field.name for field in dataclasses.fields(row))
             raise ValueError(
                 f"{op}: a row must be an object with {fields}, but line {number} of "
@@ -242,6 +243,16 @@ def read(op: str, path: Path, row: type[Row], limit: int | None = None) -> list[
     if not rows:
         raise ValueError(f"{op}: a manifest must have a row, but {str(path)!r} has none")
     return rows
+
+
+def new_rows(kind: type[Row], problems: Problems, *fields: Any) -> Iterator[Row]:
+    """Return a row whose first field is its name; none, with a problem, if a field is invalid."""
+    try:
+        yield kind(*fields)
+    except ValidationError as errors:
+        (place,) = errors.errors(include_url=False)[0]["loc"]
+        field = place if isinstance(place, str) else dataclasses.fields(kind)[place].name
+        problems.add(f"examples with an invalid {field}", str(fields[0]))
 
 
 def read_lines(path: Path, problems: Problems) -> list[str]:

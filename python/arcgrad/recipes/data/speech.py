@@ -262,7 +262,8 @@ def read_utterance(
     elif (found.rate, found.channels) != (rate, 1) or found.num_samples == 0:
         problems.add(f"recordings that are not {rate} Hz mono", f"{shown}: {found}")
     else:
-        yield Utterance(name, text, manifests.relative(audio, folder), found.num_samples / rate)
+        fields = name, text, manifests.relative(audio, folder), found.num_samples / rate
+        yield from manifests.new_rows(Utterance, problems, *fields)
 
 
 def load_recordings(

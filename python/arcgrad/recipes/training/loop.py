@@ -184,8 +184,11 @@ class _Training:
                 )
         self.recognizer.load_parameters(content)
         optimizer = content["optimizer"]
-        state = {int(key): state for key, state in optimizer["state"].items()}
-        self.optimizer.load_state_dict({**optimizer, "state": state})
+        try:
+            state = {int(key): state for key, state in optimizer["state"].items()}
+            self.optimizer.load_state_dict({**optimizer, "state": state})
+        except ValueError as error:
+            raise RuntimeError(f"the state of the optimiser: {error}") from None
         self.position = Position.from_dict(content["position"])
         self._times = time.monotonic(), time.process_time()
         if len(content["rng"]) != self.processes.world_size:
