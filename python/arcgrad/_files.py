@@ -26,8 +26,8 @@ GZIP = b"\x1f\x8b"
 # The size to which compressed content may expand: a multiple of its size, for small files more.
 MOST_EXPANSION, MOST_EXPANDED = 100, 1 << 28
 
-# The number of characters of a value that a message shows.
-SHOWN = 80
+# The number of characters of a value that a message shows, and of a reason that it quotes.
+SHOWN, LONGEST_REASON = 80, 500
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = SHOWN
 
@@ -121,6 +121,11 @@ def _most_expanded(content: bytes) -> int:
 def shown(value: object) -> str:
     """A value from a file as messages show it: short, whatever it is."""
     return _SHORT.repr(value.decode(errors="replace") if isinstance(value, bytes) else value)
+
+
+def reason(error: Exception) -> str:
+    """What an error of a parser says, as messages quote it."""
+    return (str(error) or type(error).__name__)[:LONGEST_REASON]
 
 
 def write(path: str | os.PathLike[str], content: bytes) -> None:

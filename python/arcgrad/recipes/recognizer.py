@@ -25,9 +25,6 @@ __all__ = ["Recognizer"]
 TOKENS, TRANSITIONS, INNER = "tokens", "transitions", "inner_pieces.json"
 FILES = TOKENS, TRANSITIONS, INNER
 
-# The number of characters of a reason that a message quotes.
-LONGEST_REASON = 500
-
 
 def _check(experiment: Experiment) -> None:
     """Raise for settings that contradict each other."""
@@ -234,7 +231,7 @@ class Recognizer(nn.Module):
         except (OSError, ValueError) as error:
             raise ValueError(
                 f"Recognizer: the files in {str(path)!r} must fit the settings, but they do not: "
-                f"{str(error)[:LONGEST_REASON]}"
+                f"{_files.reason(error)}"
             ) from None
 
     def save(self, folder: str | os.PathLike[str]) -> None:

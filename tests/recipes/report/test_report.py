@@ -180,6 +180,7 @@ def test_texts_and_names_are_escaped(runs, tmp_path, monkeypatch):
     shutil.copytree(runs / "letters", run)
     settings = json.loads((run / "experiment.json").read_text())
     settings["description"] = "<script>alert(1)</script>"
+    del settings["sha256"]
     (run / "experiment.json").write_text(json.dumps(settings))
     texts = load_split(from_dict(settings), "test").texts
     found = evaluate(texts, ["</dd><script>1</script>"] * 3)

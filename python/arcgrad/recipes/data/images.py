@@ -14,6 +14,8 @@ import torch
 from PIL import Image, ImageEnhance, ImageOps
 from torch import Tensor
 
+from arcgrad import _files
+
 from .examples import Dataset
 
 WHITE = 255
@@ -140,9 +142,9 @@ def read_image(path: str | os.PathLike[str]) -> Image.Image:
             return _grey(ImageOps.exif_transpose(file))
     # Pillow raises errors of many classes for damaged files.
     except Exception as error:
-        reason = str(error) or type(error).__name__
         raise ValueError(
-            f"read_image: {str(path)!r} must be an image, but reading it fails: {reason}"
+            f"read_image: {str(path)!r} must be an image, but reading it fails: "
+            f"{_files.reason(error)}"
         ) from None
 
 

@@ -65,7 +65,7 @@ def load_settings(path: str | os.PathLike[str]) -> dict[str, Any]:
     except Exception as error:
         raise ValueError(
             f"load_settings: {str(path)!r} must be {kind}, but it cannot be read: "
-            f"{error or type(error).__name__}"
+            f"{_files.reason(error)}"
         ) from None
     if found is None:  # an empty YAML file
         return {}
