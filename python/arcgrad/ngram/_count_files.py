@@ -6,6 +6,7 @@ Both hold a head, which is a dictionary, and for each order the n-grams and thei
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import os
 from collections.abc import Callable
@@ -132,13 +133,17 @@ def _read_text(op: str, name: str, content: bytes) -> Content:
     head = _read_head(op, f"line 2 of {name}", lines[1] if len(lines) > 1 else b"")
     order = head["order"]
     by_order: list[list[list[int]]] = [[] for _ in range(order)]
-    numbers: list[list[int]] = [[] for _ in range(order)]
+
+    def place(n: int, i: int) -> str:
+        rows = (number for number, line in enumerate(lines[2:], 3) if len(line.split()) == n + 1)
+        return f"line {next(itertools.islice(rows, i, None))} of {name}"
+
     for number, line in enumerate(lines[2:], 3):
         if not line:
             continue
         try:
             row = list(map(int, line.split()))
-            if not 2 <= len(row) <= order + 1 or max(row) > MOST_COUNTS or min(row) < -MOST_COUNTS:
+            if not 2 <= len(row) <= order + 1:
                 raise ValueError
         except ValueError:
             raise ValueError(
@@ -146,11 +151,14 @@ def _read_text(op: str, name: str, content: bytes) -> Content:
                 f"is {_files.shown(line)}"
             ) from None
         by_order[len(row) - 2].append(row)
-        numbers[len(row) - 2].append(number)
-    columns = [np.array(x, np.int64).reshape(-1, n) for n, x in enumerate(by_order, 2)]
-    return Content(
-        head,
-        [c[:, 1:] for c in columns],
-        [c[:, 0] for c in columns],
-        lambda n, i: f"line {numbers[n - 1][i]} of {name}",
-    )
+    columns = []
+    for n, rows in enumerate(by_order, 1):
+        try:
+            columns.append(np.array(rows, np.int64).reshape(-1, n + 1))
+        except OverflowError:
+            i = next(i for i, row in enumerate(rows) if max(map(abs, row)) > MOST_COUNTS)
+            raise ValueError(
+                f"{op}: {place(n, i)} must hold numbers of 64 bits, but it is "
+                f"{_files.shown(' '.join(map(str, rows[i])))}"
+            ) from None
+    return Content(head, [c[:, 1:] for c in columns], [c[:, 0] for c in columns], place)

@@ -47,7 +47,7 @@ INDEX_ROW = re.compile(
 DOT_ROW = re.compile(r"(.*)\((\w+)\)\s*")
 
 # Noises, and the marks of the transcript notation.
-NOISE = re.compile(r"\[[^\]]*\]")
+NOISE = re.compile(r"\[[^\[\]]*\]")
 MARKS = re.compile(r"[<>\\()*\":?;!,~{}%/&+$#@_]|\.\.\.")
 # Punctuation that was spoken: the sign before its name.
 SPOKEN_QUOTE = re.compile(r"(?<!\S)'(?=(?:[a-z]+-)*(?:quote|unquote|apostrophe)(?!\S))")
