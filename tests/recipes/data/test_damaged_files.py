@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import soundfile
 import trees
+from PIL import Image
 
 from arcgrad.recipes.data import CorpusError, iam, librispeech, read_audio, read_image, wsj
 
@@ -161,10 +162,15 @@ def test_long_recordings_are_read_in_blocks(tmp_path):
     assert read_audio(path, 8000).shape == (0,)
 
 
+def test_images_have_a_largest_size(tmp_path):
+    path = tmp_path / "a.png"
+    Image.new("1", (10_000, 5_001)).save(path)
+    with pytest.raises(ValueError, match=rf"^read_image: '{path}' .* it has 10000 x 5001 pixels"):
+        read_image(path)
+
+
 @pytest.mark.parametrize("name", ["image.png", "image.tiff", "image.gif"])
 def test_every_error_of_a_damaged_image_names_it(tmp_path, name):
-    from PIL import Image
-
     path = tmp_path / name
     Image.new("L", (9, 7), 128).save(path)
     whole = path.read_bytes()

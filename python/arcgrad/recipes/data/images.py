@@ -20,6 +20,9 @@ from .examples import Dataset
 
 WHITE = 255
 
+# The size of the largest images, which are read as a whole; a page at 300 dpi has 9 million.
+MOST_PIXELS = 50_000_000
+
 
 @dataclass(frozen=True)
 class ImageAugmentation:
@@ -127,7 +130,7 @@ def read_image(path: str | os.PathLike[str]) -> Image.Image:
         path: A file that Pillow reads: PNG, JPEG, TIFF, ...; only the first page is used.
 
     Raises:
-        ValueError: If the file is missing or cannot be read.
+        ValueError: If the file is missing or cannot be read, or has more than 50 million pixels.
 
     >>> from PIL import Image
     >>> from arcgrad.recipes.data import read_image
@@ -139,6 +142,8 @@ def read_image(path: str | os.PathLike[str]) -> Image.Image:
         raise ValueError(f"read_image: {str(path)!r} must exist, but it is missing")
     try:
         with Image.open(path) as file:
+            if file.width * file.height > MOST_PIXELS:
+                raise ValueError(f"it has {file.width} x {file.height} pixels")
             return _grey(ImageOps.exif_transpose(file))
     # Pillow raises errors of many classes for damaged files.
     except Exception as error:
