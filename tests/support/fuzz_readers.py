@@ -185,7 +185,7 @@ def save_run(folder):
     run.save(
         BEST,
         {
-            "files": run.digests("fuzz"),
+            "files": run.digests(),
             "height": recognizer.height,
             "network": recognizer.network.state_dict(),
             "criterion": recognizer.criterion.state_dict(),
@@ -232,7 +232,7 @@ def manifest_of_recordings(folder):
     librispeech.prepare(folder, folder)
 
 
-def prepared(name, corpus, file, folder, **options):
+def prepared(name, corpus, file, folder, derive=None, **options):
     """A reader of the folder of a corpus, of which one file is damaged."""
     depth = len(Path(file).parts)
 
@@ -241,8 +241,14 @@ def prepared(name, corpus, file, folder, **options):
         return corpus.prepare(root, allow_missing=True, check_only=True, **options)
 
     # An error names the files or the examples.
-    return Reader(name, read, file, folder, share=0.25, names=r"the corpus must be complete")
+    return Reader(
+        *(name, read, file, folder, derive),
+        share=0.25,
+        names="the corpus must be complete",
+    )
 
+
+FLAC = "dev-clean/84/121123/84-121123-0000.flac"
 
 # Errors of files that are intact, but do not fit the other files of a run.
 FIT = f"{BEST}|must fit the settings|{TOKENS}|{TRANSITIONS}|{INNER}"
@@ -316,9 +322,11 @@ READERS = [
     prepared("iam-words", iam, "words.txt", trees.iam, unit="words"),
     prepared("iam-xml", iam, "xml/a01-003.xml", iam_xml),
     prepared("iam-split", iam, "trainset.txt", iam_rows),
+    prepared("iam-form", iam, "a01-003.png", trees.iam, damaged_png),
     prepared(
         "librispeech", librispeech, "dev-clean/84/121123/84-121123.trans.txt", trees.librispeech
     ),
+    prepared("librispeech-flac", librispeech, FLAC, trees.librispeech),
     prepared("wsj-index", wsj, f"{wsj.INDICES_2}/si_tr_s.ndx", trees.wsj),
     prepared("wsj-dots", wsj, next(iter(trees.DOTS)), trees.wsj),
     Reader("image", input_of(IMAGES), "image", derive=damaged_png),

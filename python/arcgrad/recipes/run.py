@@ -67,14 +67,14 @@ class Run:
             )
         return found
 
-    def digests(self, op: str) -> dict[str, str]:
+    def digests(self) -> dict[str, str]:
         """Return the checksums of the recogniser's files, for checkpoints."""
         paths = (self.path / name for name in FILES)
-        return {path.name: digest(_files.read(op, path)) for path in paths if path.exists()}
+        return {path.name: digest(path.read_bytes()) for path in paths if path.exists()}
 
     def check_digests(self, op: str, content: dict[str, Any]) -> None:
         """Raise unless the recogniser's files are those with which a checkpoint was made."""
-        expected, found = content["files"], self.digests(op)
+        expected, found = content["files"], self.digests()
         for name in FILES:
             if expected.get(name) != found.get(name):
                 what = "is another one" if name in found else "is missing"

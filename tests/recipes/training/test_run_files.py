@@ -282,7 +282,7 @@ def test_a_run_is_resumed_only_with_the_texts_of_its_start(tmp_path):
     (tmp_path / "tokens").write_bytes(tokens + b"\n")
     with pytest.raises(ValueError, match=r"^train: .*tokens' is another one"):
         train(more, tmp_path, resume=True, quiet=True)
-    content["files"] = Run(tmp_path).digests("read")
+    content["files"] = Run(tmp_path).digests()
     Run(tmp_path).save("last.safetensors", content)
     with pytest.raises(ValueError, match=r"^train: a run must be resumed with the data th"):
         train(more, tmp_path, resume=True, quiet=True)

@@ -249,7 +249,7 @@ def _images(
     try:
         with Image.open(page_path) as file:
             page = file.convert("L")
-    except OSError:
+    except Exception:  # Pillow raises errors of many classes for damaged files
         problems.add("unreadable images", page_path.name)
         return
     if not check_only:
@@ -284,7 +284,7 @@ def _ready_image(
     try:
         with Image.open(path) as file:
             width, height = file.size
-    except OSError:
+    except Exception:
         problems.add("unreadable images", str(path.relative_to(root)))
         return
     fields = entry.id, entry.text, manifests.relative(path, folder), width, height

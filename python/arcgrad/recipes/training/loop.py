@@ -177,7 +177,7 @@ class _Training:
         """Restore a checkpoint; return whether the training continues bit by bit."""
         with tempfile.TemporaryDirectory() as folder:
             self.recognizer.save(folder)
-            if Run(folder).digests("train") != content["files"]:
+            if Run(folder).digests() != content["files"]:
                 raise ValueError(
                     "train: a run must be resumed with the data that it was started with, but "
                     f"their texts give other tokens than those in {str(self.run.path)!r}"
@@ -449,7 +449,7 @@ def train(
             run.save_settings(experiment)
             if saved is None:
                 training.recognizer.save(run.path)
-            training.digests = run.digests("train")
+            training.digests = run.digests()
             environment = describe_environment(
                 command=command,
                 device=device,
