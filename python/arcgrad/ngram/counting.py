@@ -51,7 +51,7 @@ def count(
 
     Raises:
         TypeError: If a token is neither a number nor a string.
-        ValueError: If the order is less than 1, or a token is out of range or has no name.
+        ValueError: If the order is not from 1 to 1000, or a token is out of range or has no name.
 
     Time: O(tokens x order), plus sorting; a million tokens take a fraction of a second.
 
