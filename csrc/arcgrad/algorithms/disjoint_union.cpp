@@ -42,8 +42,9 @@ void DisjointUnion::make_arcs() {
   if (!is_acceptor) arrays.olabel.resize(count);
   size_t epsilon = 0;
   for (size_t i = 0; i < summands_.size(); ++i) {
-    const auto& [topology, first_node, begin] = summands_[i];
-    const auto copy = [&](std::span<const int32_t> from, Column& to, int32_t shift) {
+    const auto& [topology, first_node, first_arc] = summands_[i];
+    const auto copy = [begin = first_arc](std::span<const int32_t> from, Column& to,
+                                          int32_t shift) {
       std::ranges::transform(from, to.begin() + begin, [=](int32_t v) { return v + shift; });
     };
     copy(topology->src(), arrays.src, first_node);
@@ -51,7 +52,7 @@ void DisjointUnion::make_arcs() {
     copy(topology->ilabel(), arrays.ilabel, 0);
     if (!is_acceptor) copy(topology->olabel(), arrays.olabel, 0);
     const int32_t end = i + 1 < summands_.size() ? summands_[i + 1].first_arc : num_arcs_;
-    for (int32_t k = begin + topology->num_arcs(); k < end; ++k, ++epsilon) {
+    for (int32_t k = first_arc + topology->num_arcs(); k < end; ++k, ++epsilon) {
       arrays.src[k] = epsilon_src_[epsilon];
       arrays.dst[k] = epsilon_dst_[epsilon];
       arrays.ilabel[k] = kEpsilon;

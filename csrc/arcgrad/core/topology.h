@@ -46,7 +46,7 @@ struct Adjacency {
   /// What `node` points to, unless that is a column of the topology.
   Column own_node;
 
-  int32_t arc(int32_t slot) const { return arcs.empty() ? slot : arcs[slot]; }
+  int32_t arc(int32_t slot) const { return arcs.empty() ? slot : arcs[static_cast<size_t>(slot)]; }
 };
 
 /// The arcs that leave each node, sorted by label for binary search.
@@ -63,7 +63,9 @@ struct Order {
   std::vector<int32_t> component;
 
   bool is_acyclic() const { return component.empty(); }
-  int32_t node(int32_t position) const { return nodes.empty() ? position : nodes[position]; }
+  int32_t node(int32_t position) const {
+    return nodes.empty() ? position : nodes[static_cast<size_t>(position)];
+  }
 };
 
 /// The arrays of a topology.
@@ -145,9 +147,9 @@ class Topology {
   /// call for a slot.
   template <class T, class Make>
   const T& memo(Memo which, const Make& make) const {
-    auto& [once, value] = derived().memos[static_cast<size_t>(which)];
-    once.call([&] { value = std::make_shared<const T>(make()); });
-    return *static_cast<const T*>(value.get());
+    Lazy<std::shared_ptr<const void>>& slot = derived().memos[static_cast<size_t>(which)];
+    return *static_cast<const T*>(
+        slot.get([&] { return std::make_shared<const T>(make()); }).get());
   }
 
   /// For the only owner of a topology: whether the arrays may be edited because nothing was derived

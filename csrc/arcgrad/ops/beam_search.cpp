@@ -430,7 +430,7 @@ void check_readable(const Topology& topology, const Graph& emissions, std::span<
   const auto ilabel = topology.ilabel();
   std::vector<int32_t> labels(ilabel.begin(), ilabel.end());
   std::ranges::sort(labels);
-  labels.erase(std::ranges::unique(labels).begin(), labels.end());
+  labels.erase(std::unique(labels.begin(), labels.end()), labels.end());
   if (!labels.empty() && labels.front() == kEpsilon) labels.erase(labels.begin());
   const trellis::Emissions view = trellis::view_emissions(emissions);
   for (int32_t t = 0; t < view.frames; ++t) trellis::check_emissions(kOp, labels, view, t);
@@ -454,13 +454,13 @@ Graph beam_search(const Graph& graph, const Graph& emissions, const Pruning& pru
   const DType dtype = promote(graph.dtype(), emissions.dtype());
   const Weights weights = graph.weights().cast(dtype), scores = emissions.weights().cast(dtype);
   require_scorable(kOp, weights);
-  const auto [frames, labels] = *emissions.topology().dense();
+  const Topology::Dense shape = *emissions.topology().dense();
   return dispatch(dtype, [&](auto kind) {
     using T = decltype(kind);
     const auto weight = weights.view<T>(), emission = scores.view<T>();
     check_readable(graph.topology(), emissions, emission);
     BeamSearch<T> search(graph.topology(), weight.data(), emission.data(), pruning);
-    const SearchLattice<T>& lattice = search.run(frames, labels);
+    const SearchLattice<T>& lattice = search.run(shape.frames, shape.labels);
     return record_lattice(graph, emissions, lattice, select(lattice, pruning.lattice_beam));
   });
 }

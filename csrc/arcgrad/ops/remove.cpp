@@ -224,7 +224,7 @@ Graph remove(const Graph& graph, int32_t ilabel, std::optional<int32_t> olabel, 
   ArcActions actions(static_cast<size_t>(t.num_arcs()));
   uint8_t any = kKept;
   for (size_t a = 0; a < actions.size(); ++a)
-    any |= actions[a] = static_cast<ArcAction>((in[a] == ilabel) & (out[a] == output));
+    any |= actions[a] = static_cast<ArcAction>(int{in[a] == ilabel} & int{out[a] == output});
   if (!any) return connect(graph);
   EpsilonClosures closures(graph, actions, semiring);
 

@@ -38,7 +38,7 @@ struct Allocator {
   void deallocate(T* memory, size_t count) noexcept {
     const size_t bytes = count * sizeof(T);
     if (bytes < kLarge)
-      ::operator delete(memory, bytes);
+      ::operator delete(memory);
     else
       free_large(memory, bytes);
   }
@@ -92,7 +92,7 @@ class AlignedBuffer {
   }
   ~AlignedBuffer() {
     if (memory_ && bytes_ < kFromFreeList)
-      ::operator delete(memory_, bytes_ + kCacheLine);
+      ::operator delete(memory_);
     else if (memory_)
       free_large(memory_, bytes_);
   }

@@ -295,7 +295,8 @@ class HvpRecursion {
   TangentScores read(int32_t t) {
     const TangentScores slots = slots_.at(0), emitting = emitting_.at(0);
     for (int32_t l = 0; l < num_examples(); ++l) {
-      const auto& [emissions, tangents, scale, grad] = examples_[l];
+      const Emissions& emissions = examples_[l].emissions;
+      const std::span<const double> tangents = examples_[l].tangents;
       double* const to = logarithms_.get() + l * num_slots_;
       if (t > emissions.frames) {
         std::fill_n(to, num_slots_, kNegInf);

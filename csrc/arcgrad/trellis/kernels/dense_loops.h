@@ -231,8 +231,7 @@ bool exponentials(const T* __restrict x, int64_t n, T lowest, T* __restrict e, T
     return true;
   }
   const F at = F{} + m;
-  auto is_dropped = at < F{};
-  is_dropped ^= is_dropped;
+  decltype(at < F{}) is_dropped{};
   for (int64_t k = 0; k < n; k += kWidth<T>) {
     const F w = load<F>(x + k);
     const auto is_kept = w - at >= F{} + lowest;

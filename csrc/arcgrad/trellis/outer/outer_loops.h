@@ -96,8 +96,8 @@ struct WindowLoops {
       const F m = ARCGRAD_ISA::load<F>(from.mantissa + int64_t{s} * 8);
       const I q = ARCGRAD_ISA::load<I>(from.exponent + int64_t{s} * 8);
       const auto alive = m > F{};
-      high = alive & (q > high) ? q : high;
-      low = alive & (q < low) ? q : low;
+      high = (alive & (q > high)) ? q : high;
+      low = (alive & (q < low)) ? q : low;
     }
     // If all emissions are zero, the unit does not matter.
     const auto is_dead = high == I{} + kDead;
