@@ -1,10 +1,12 @@
 """Star temporal classification against its definition."""
 
+import functools
 import math
 
 import pytest
 import torch
 from torch.autograd import gradgradcheck
+from torch.utils.checkpoint import checkpoint
 from torch_cases import random
 
 import arcgrad.torch as agt
@@ -67,6 +69,28 @@ def test_stc_penalty_moves_in_training_only():
     restored = agt.STCLoss(p0=0.2, plast=0.6, half_life=2)
     restored.load_state_dict(loss.state_dict())
     assert restored.penalty() == loss.penalty()
+
+
+@pytest.mark.parametrize("use_reentrant", [False, True])
+def test_stc_counts_a_step_once_under_activation_checkpointing(use_reentrant):
+    found = []
+    for run in (lambda f, x: f(x), functools.partial(checkpoint, use_reentrant=use_reentrant)):
+        loss = agt.STCLoss(p0=0.1, plast=0.9, half_life=1)
+        x = random(1, 5, 4).requires_grad_()
+        for _ in range(2):
+            value = run(lambda x, loss=loss: loss(x, [[1]]), x)
+            value.backward()
+        assert loss.penalty_steps == 2
+        found.append((value, x.grad))
+    for plain, checkpointed in zip(*found, strict=True):
+        assert torch.equal(plain, checkpointed)
+
+
+def test_stc_does_not_count_a_call_that_fails():
+    loss = agt.STCLoss()
+    with pytest.raises(ValueError, match="a label of a target must be"):
+        loss(random(1, 5, 4), [[7]])
+    assert loss.penalty_steps == 0
 
 
 def test_stc_is_finite_where_one_label_has_all_the_probability():

@@ -70,14 +70,25 @@ class STCLoss(SequenceLoss):
         self.self_loops, self.from_logits = self_loops, from_logits
         self.register_buffer("penalty_steps", torch.zeros((), dtype=torch.int64))
 
+    def _penalty_after(self, steps: Tensor) -> Tensor:
+        done = 0.5 ** (steps.double() / self.half_life)
+        return self.plast + (self.p0 - self.plast) * done
+
+    def _is_step(self) -> bool:
+        """Whether a call is a step of training.
+
+        Activation checkpointing calls the loss again inside of backward. Its first call may record
+        no gradients, so their recording does not decide.
+        """
+        return self.training and (torch.compiler.is_compiling() or not _is_in_backward())
+
     def weights(self) -> tuple[Tensor, ...]:
-        """The present penalty, a probability."""
-        done = 0.5 ** (self.penalty_steps.double() / self.half_life)
-        return (self.plast + (self.p0 - self.plast) * done,)
+        """The penalty of a call, a probability."""
+        return (self._penalty_after(self.penalty_steps + self._is_step()),)
 
     def penalty(self) -> float:
-        """The present penalty."""
-        return float(self.weights()[0])
+        """The penalty of the last call in training."""
+        return float(self._penalty_after(self.penalty_steps))
 
     def emissions(self, scores: Tensor, targets: Targets) -> Tensor:
         """Log-probabilities, with columns for the stars after those of the labels."""
@@ -89,9 +100,10 @@ class STCLoss(SequenceLoss):
         self, emissions: Tensor, targets: Any, lengths: Any = None, target_lengths: Any = None
     ) -> Tensor:
         """The loss of a batch; in training, the penalty approaches ``plast``."""
-        if self.training and torch.is_grad_enabled():
+        loss = super().forward(emissions, targets, lengths, target_lengths)
+        if self._is_step():
             self.penalty_steps += 1
-        return super().forward(emissions, targets, lengths, target_lengths)
+        return loss
 
     def graphs(self, targets: Targets, *weights: Tensor) -> tuple[Graphs, Graphs | bool]:
         """The alignments of each target, with stars where labels may be missing."""
@@ -101,7 +113,7 @@ class STCLoss(SequenceLoss):
                 f"STCLoss: the blank must be a label of the emissions, below {star}, but it is "
                 f"{self.blank}"
             )
-        sequences = [[int(label) for label in target] for target in targets.label_sequences()]
+        sequences = targets.label_sequences()
         for i, label in ((i, label) for i, target in enumerate(sequences) for label in target):
             if not 0 <= label < star or label == self.blank:
                 raise ValueError(
@@ -116,9 +128,13 @@ class STCLoss(SequenceLoss):
         ], False
 
 
+def _is_in_backward() -> bool:
+    return torch._C._current_graph_task_id() != -1
+
+
 def _used(targets: Targets) -> list[int]:
     """The labels that occur in targets."""
-    return sorted({int(label) for target in targets.sequences() for label in target})
+    return sorted({label for target in targets.label_sequences() for label in target})
 
 
 def _with_stars(log_probs: Tensor, blank: int, used: list[int]) -> Tensor:
