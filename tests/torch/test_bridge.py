@@ -336,6 +336,9 @@ def test_transforms_and_forward_mode_are_refused():
     for transform in (torch.func.grad, torch.func.jacrev, torch.func.vmap):
         with pytest.raises(RuntimeError, match="emissions: graphs cannot be used under transforms"):
             transform(total)(x if transform is not torch.func.vmap else x[None])
+    scores = ag.forward_score(agt.emissions(x))
+    with pytest.raises(RuntimeError, match="tensor: graphs cannot be used under transforms"):
+        torch.func.grad(lambda x: x.sum() + agt.tensor(scores))(x)
     for needs_grad in (True, False):
         with forward_ad.dual_level():
             dual = forward_ad.make_dual(x.detach().requires_grad_(needs_grad), torch.ones(3, 4))

@@ -9,7 +9,7 @@ gradient: between the two it keeps tensors only.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -18,8 +18,16 @@ from torch import Tensor, nn
 
 from ._registry import find
 
+# Stated and not inferred: up to version 2.6 torch cannot read postponed or modern annotations.
+_ARGUMENTS = (
+    "Tensor emissions, Tensor targets, Tensor? lengths, Tensor? target_lengths, Tensor[] weights, "
+    "int handle, str reduction, bool zero_infinity"
+)
 
-@torch.library.custom_op("arcgrad::sequence_loss", mutates_args=())
+
+@torch.library.custom_op(
+    "arcgrad::sequence_loss", mutates_args=(), schema=f"({_ARGUMENTS}) -> Tensor"
+)
 def sequence_loss(
     emissions: Tensor,
     targets: Tensor,
@@ -52,7 +60,11 @@ def _(
     return emissions.new_empty(() if is_scalar else (emissions.shape[batch],), dtype=dtype)
 
 
-@torch.library.custom_op("arcgrad::sequence_loss_backward", mutates_args=())
+@torch.library.custom_op(
+    "arcgrad::sequence_loss_backward",
+    mutates_args=(),
+    schema=f"(Tensor grad, {_ARGUMENTS}) -> Tensor[]",
+)
 def sequence_loss_backward(
     grad: Tensor,
     emissions: Tensor,
@@ -138,6 +150,13 @@ def compiled_loss(
     zero_infinity: bool,
 ) -> Tensor:
     """The operator on arguments in any form that a loss takes, if they can be tensors."""
+    if _is_ragged(targets):
+        if target_lengths is not None:
+            raise ValueError(
+                "SequenceLoss: the targets of a list have their own lengths, but target_lengths "
+                "are given; leave them out"
+            )
+        targets, target_lengths = _joined(targets)
     out: Tensor = sequence_loss(
         emissions,
         torch.as_tensor(targets),
@@ -149,6 +168,21 @@ def compiled_loss(
         zero_infinity,
     )
     return out
+
+
+def _is_ragged(targets: Any) -> bool:
+    """Whether targets are a list of sequences that do not form a matrix of whole numbers."""
+    if not isinstance(targets, list | tuple) or not all(hasattr(t, "__len__") for t in targets):
+        return False
+    sizes = {len(target) for target in targets}
+    return len(sizes) > 1 or 0 in sizes or any(isinstance(t, Tensor) for t in targets)
+
+
+def _joined(targets: Sequence[Any]) -> tuple[Tensor, Tensor]:
+    """The labels of all targets one after the other, and the length of each target."""
+    parts = [torch.as_tensor(target) for target in targets if len(target)]
+    labels = torch.cat(parts) if parts else torch.zeros(0, dtype=torch.int64)
+    return labels, torch.tensor([len(target) for target in targets])
 
 
 def _as_tensor(values: Any) -> Tensor | None:

@@ -17,7 +17,7 @@ from torch import Tensor
 import arcgrad as ag
 from arcgrad import _core
 
-from ._leaves import NO_FORWARD_MODE, Array, Origin, borrow, graph
+from ._leaves import NO_FORWARD_MODE, Array, Origin, borrow, graph, refuse_transforms
 
 Floats = npt.NDArray[np.float64]
 
@@ -282,6 +282,7 @@ def tensor(
     is_list = not isinstance(graphs, ag.Graph)
     if is_list and not isinstance(graphs, Sequence):
         raise TypeError(f"tensor: expected a graph or a list, but got {type(graphs).__name__}")
+    refuse_transforms("tensor")
     batch: Sequence[ag.Graph] = graphs if is_list else [graphs]  # type: ignore[assignment,list-item]
     output = _Output(batch, is_list, _core.find_sources(batch))
     sources = output.sources

@@ -20,6 +20,7 @@ from arcgrad import _core
 Array = npt.NDArray[Any]
 Layout = Literal["BTC", "TBC", "TC", "arcs"]
 
+PAD = "; pad it (torch.nn.utils.rnn.pad_sequence) and pass lengths"
 NO_FORWARD_MODE = (
     "arcgrad: graphs have no forward-mode derivative, but a tensor has a tangent; "
     "use reverse mode (backward or torch.autograd.grad)"
@@ -80,23 +81,38 @@ def to_ints(values: Any) -> Any:
     return values.numpy() if values.is_cpu else values.cpu().numpy()
 
 
+def refuse_transforms(op: str) -> None:
+    """Raise RuntimeError inside a transform of torch.func: its tensors have no memory."""
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        raise RuntimeError(
+            f"{op}: graphs cannot be used under transforms of torch.func (grad, vmap), but one is "
+            "active; use torch.autograd, and lists of graphs as batches"
+        )
+
+
+def check_tensor(op: str, x: Any) -> None:
+    """Raise unless the argument is a dense tensor of real numbers, outside of transforms."""
+    if not isinstance(x, Tensor):
+        raise TypeError(
+            f"{op}: expected a tensor, but got {type(x).__name__}"
+            + (PAD if isinstance(x, Sequence) else "")
+        )
+    refuse_transforms(op)
+    if x.dtype is not torch.float32 and not x.is_floating_point():
+        raise TypeError(f"{op}: the tensor must hold real numbers, but its dtype is {x.dtype}")
+    if x.is_nested:
+        raise TypeError(f"{op}: the tensor must be dense, but it is nested{PAD}")
+    if x.layout is not torch.strided:
+        raise TypeError(f"{op}: the tensor must be dense, but its layout is {x.layout}")
+
+
 def _prepare(op: str, x: Tensor) -> Tensor:
     """Check a tensor and move it to the host."""
-    if not isinstance(x, Tensor):
-        raise TypeError(f"{op}: expected a tensor, but got {type(x).__name__}")
-    if torch._C._functorch.is_functorch_wrapped_tensor(x):
-        raise RuntimeError(
-            f"{op}: graphs cannot be used under transforms of torch.func (grad, vmap), but the "
-            "tensor belongs to one; use torch.autograd, and lists of graphs as batches"
-        )
+    check_tensor(op, x)
     if forward_ad._current_level >= 0 and forward_ad.unpack_dual(x).tangent is not None:
         raise RuntimeError(NO_FORWARD_MODE)
     if x._is_zerotensor():
         x = x.clone()
-    if x.dtype is not torch.float32 and not x.is_floating_point():
-        raise TypeError(f"{op}: the tensor must hold real numbers, but its dtype is {x.dtype}")
-    if x.layout is not torch.strided:
-        raise TypeError(f"{op}: the tensor must be dense, but its layout is {x.layout}")
     return to_host(x)
 
 

@@ -91,13 +91,23 @@ class Targets:
                 self._sizes = np.array([len(target) for target in self.labels], np.int64)
         return self._sizes
 
-    def label_sequences(self) -> list[Any]:
-        """One label sequence per example; raise TypeError for a graph."""
-        sequences = self.sequences()
-        for i, target in enumerate(sequences):
+    def label_sequences(self) -> list[list[int]]:
+        """The labels of each example; raise TypeError for anything else, such as a graph."""
+        found = []
+        for i, target in enumerate(self.sequences()):
             if isinstance(target, ag.Graph):
                 raise TypeError(f"{self._op}: targets must be labels, but target {i} is a graph")
-        return sequences
+            try:
+                labels = np.asarray(target)
+            except ValueError:  # NumPy's, of nested lists
+                labels = np.array(None)
+            if labels.ndim != 1 or (labels.dtype.kind not in "iu" and labels.size):
+                raise TypeError(
+                    f"{self._op}: a target must hold whole numbers in one dimension, but target "
+                    f"{i} is {target!r}"
+                )
+            found.append(labels.tolist())
+        return found
 
     def sequences(self) -> list[Any]:
         """One label sequence or graph per example."""
@@ -143,17 +153,34 @@ def _read(op: str, targets: Any) -> Any:
             f"{type(targets).__name__}"
         )
     if any(isinstance(target, int | np.integer) for target in targets):
-        array = np.asarray(targets)
-        if array.ndim != 1 or array.dtype.kind not in "iu":
-            raise TypeError(f"{op}: targets must hold whole numbers, but they are {targets!r}")
+        is_flat = all(np.ndim(target) == 0 for target in targets)
+        array = np.asarray(targets if is_flat else None)
+        if array.dtype.kind not in "iu":
+            raise TypeError(
+                f"{op}: targets must hold whole numbers, but they are {targets!r}; a batch "
+                "may be a list with a sequence for each example"
+            )
         return array
-    return [target if isinstance(target, ag.Graph) else to_ints(target) for target in targets]
+    found = [target if isinstance(target, ag.Graph) else to_ints(target) for target in targets]
+    for i, target in enumerate(found):
+        if not isinstance(target, ag.Graph | Sequence) and np.ndim(target) != 1:
+            raise TypeError(
+                f"{op}: a target must be a sequence of labels or a graph, but target {i} is "
+                f"{targets[i]!r}"
+            )
+    return found
 
 
 def _read_lengths(op: str, lengths: Any) -> Lengths:
     array: Any = to_ints(lengths)
     if not isinstance(array, np.ndarray):
-        array = np.asarray(array)
+        try:
+            array = np.asarray(array)
+        except ValueError:  # NumPy's, of nested lists
+            raise TypeError(
+                f"{op}: target_lengths must be whole numbers in one dimension, but they are "
+                f"{lengths!r}"
+            ) from None
     if array.ndim == 0:
         array = array[None]
     if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):

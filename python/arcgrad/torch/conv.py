@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import arcgrad as ag
 
 from ._function import tensor
-from ._leaves import emissions, graph
+from ._leaves import check_tensor, emissions, graph
 from ._parameters import ChecksState, check_fingerprint, fingerprint
 from .sequence import least_frames
 
@@ -172,6 +172,7 @@ class ConvTransducer1d(ChecksState):
         return self._forward(x, lengths)
 
     def _forward(self, x: Tensor, lengths: Any) -> Tensor:
+        check_tensor("ConvTransducer1d", x)
         if x.dim() not in (2, 3) or x.shape[-1] != self.in_channels:
             order = "[B, T, C]" if self.batch_first else "[T, B, C]"
             raise ValueError(

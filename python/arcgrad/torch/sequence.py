@@ -17,7 +17,7 @@ import arcgrad as ag
 
 from . import _registry
 from ._function import Floats, losses_tensor
-from ._leaves import borrow
+from ._leaves import borrow, check_tensor
 from ._parameters import ChecksState
 from ._targets import Targets
 
@@ -173,6 +173,7 @@ class SequenceLoss(ChecksState):
         return out[0] if emissions.dim() == 2 and reduction == "none" else out
 
     def _read(self, emissions: Tensor, targets: Any, target_lengths: Any) -> Targets:
+        check_tensor(self._name(), emissions)
         shape = emissions.shape
         if len(shape) not in (2, 3):
             order = "[B, T, C]" if self.batch_first else "[T, B, C]"
