@@ -21,6 +21,7 @@ LAYERS = [
     {""},
     {"gtn", "torch"},
     {"recipes"},
+    {"__main__"},
 ]
 
 

@@ -14,13 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-try:
-    from rapidfuzz.distance import Levenshtein
-except ImportError as error:
-    raise ImportError(
-        "arcgrad.recipes.metrics needs rapidfuzz, but it is not installed; "
-        "pip install 'arcgrad[recipes]'"
-    ) from error
+from rapidfuzz.distance import Levenshtein
 
 __all__ = [
     "Difference",

@@ -1,7 +1,4 @@
-"""The program ``arcgrad``; each command is a module of this room.
-
-Importing this needs the extra ``[recipes]``; without it, the program ends with one line.
-"""
+"""The program ``arcgrad``; each command is a module of this room."""
 
 from .program import app, main
 

@@ -8,21 +8,15 @@ import sys
 import traceback
 from typing import NoReturn
 
-try:
-    from rich.console import Console
-    from torch.distributed import is_torchelastic_launched
+from rich.console import Console
+from torch.distributed import is_torchelastic_launched
 
-    from arcgrad.recipes.data import CorpusError
-    from arcgrad.recipes.training import TrainingError
-    from arcgrad.recipes.training.processes import rank
+from arcgrad.recipes.data import CorpusError
+from arcgrad.recipes.training import TrainingError
+from arcgrad.recipes.training.processes import rank
 
-    from . import align, decode, experiments, pieces, prepare, report, reproduce, test, train
-    from .application import USER_ERROR, app
-except ImportError as error:
-    raise SystemExit(
-        f"arcgrad: the command line needs {error.name or error}, but it is not installed; "
-        "pip install 'arcgrad[recipes]'"
-    ) from error
+from . import align, decode, experiments, pieces, prepare, report, reproduce, test, train
+from .application import USER_ERROR, app
 
 __all__ = ["app", "main"]
 

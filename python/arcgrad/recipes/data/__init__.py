@@ -2,20 +2,8 @@
 
 Each corpus is a module with a function ``load``, which returns training, validation and test data:
 ``letters`` (handwriting, part of the package), ``digits`` (speech, part of the repository), and
-``iam``, ``librispeech`` and ``wsj``, which users bring and ``prepare``. Needs
-``pip install 'arcgrad[recipes]'``.
+``iam``, ``librispeech`` and ``wsj``, which users bring and ``prepare``.
 """
-
-try:
-    import PIL as _PIL  # noqa: F401
-    import sentencepiece as _sentencepiece  # noqa: F401
-    import soundfile as _soundfile  # type: ignore[import-untyped]  # noqa: F401
-    import torch as _torch  # noqa: F401
-except ImportError as error:
-    raise ImportError(
-        f"arcgrad.recipes.data needs {error.name}, but it is not installed; "
-        "pip install 'arcgrad[recipes]'"
-    ) from error
 
 from . import digits, iam, letters, librispeech, wsj
 from ._audio import read_audio

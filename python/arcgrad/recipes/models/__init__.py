@@ -5,13 +5,6 @@ their lengths. Padding is masked in every layer, so the outputs of an example do
 other examples of its batch.
 """
 
-try:
-    import torch as _torch  # noqa: F401
-except ImportError as error:
-    raise ImportError(
-        "arcgrad.recipes needs PyTorch, but it is not installed; pip install 'arcgrad[recipes]'"
-    ) from error
-
 from .grid import Grid, output_grid
 from .layers import ControlConv1d, MaskedInstanceNorm
 from .plain import PlainConv2d

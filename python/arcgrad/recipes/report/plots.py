@@ -62,7 +62,6 @@ def plot_alignment(
         The figure.
 
     Raises:
-        ImportError: If matplotlib is not installed.
         ValueError: If there are no emissions, not one name for each label, or the path does not lie
             within the emissions.
 
@@ -86,14 +85,9 @@ def plot_alignment(
         )
     runs = _runs(path, num_frames, num_labels)
     labels = _shown(posteriors, {label for label, _, _ in runs})
-    try:
-        from matplotlib.colors import LinearSegmentedColormap, to_rgba
-        from matplotlib.figure import Figure
-        from matplotlib.ticker import MaxNLocator
-    except ImportError as error:
-        raise ImportError(
-            "plot_alignment needs matplotlib, but it is not installed; pip install 'arcgrad[draw]'"
-        ) from error
+    from matplotlib.colors import LinearSegmentedColormap, to_rgba
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     heights = [*([] if image is None else [0.9]), 0.19 * len(labels) + 0.2]
     if figure is None:
