@@ -20,8 +20,9 @@ CPP_FILES = $(shell find csrc bindings examples tests -name '*.h' -o -name '*.cp
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install test test-long lint format tidy example wheel demo figure1 bench docs faults fuzz \
-  sanitize sanitize-address sanitize-thread constraints clean distclean
+.PHONY: help install test test-long test-torch test-compiler test-sdist lint format tidy example \
+  wheel demo figure1 bench docs faults fuzz sanitize sanitize-address sanitize-thread constraints \
+  clean distclean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' Makefile
@@ -53,6 +54,27 @@ test-long: install ## The tests with many more random graphs
 fuzz: install ## Damage 100,000 files: every reader must refuse them with one clear error
 	$(BIN)/python tests/support/fuzzing.py $(FUZZ_ARGS)
 
+test-torch: wheel ## The torch tests with the oldest and the newest torch, and NumPy 1.26 and 2
+	$(BIN)/python scripts/test_torch.py build/wheel/*.whl build/torch -n logical \
+	  --maxprocesses 4 --dist loadgroup $(PYTEST_ARGS)
+
+# The library, the bindings, the C++ tests and a user's program with another compiler.
+COMPILER = build/compiler/$(notdir $(CXX))
+test-compiler: $(VENV)/.tools ## Build everything with CXX, run the C++ tests and the example
+	CXX=$(CXX) $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps \
+	  $(subst $(BUILD),$(COMPILER),$(CONFIG)) -w $(COMPILER)/wheel .
+	$(BIN)/python scripts/check_wheel.py $(COMPILER)/wheel/*.whl
+	$(BIN)/ctest --test-dir $(COMPILER) --output-on-failure
+	$(call run_example,$(COMPILER),$(COMPILER)/example,-DCMAKE_CXX_COMPILER=$(CXX))
+
+# The package is unpacked outside of the checkout, so that nothing of the checkout is used.
+test-sdist: install ## Build the source distribution; test and document the package from it alone
+	rm -rf build/sdist
+	$(BIN)/python -c 'from scikit_build_core.build import build_sdist; build_sdist("build/sdist")'
+	folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
+	  tar -xzf build/sdist/*.tar.gz -C "$$folder" --strip-components 1 && \
+	  $(MAKE) -C "$$folder" PYTHON=$(CURDIR)/$(BIN)/python test docs
+
 faults: install ## Seed faults into the core one by one: the tests must find each (a clean tree)
 	$(BIN)/python scripts/seed_faults.py
 
@@ -73,12 +95,17 @@ tidy: install ## Run clang-tidy
 	$(BIN)/clang-tidy --quiet --extra-arg=-Wno-unknown-warning-option -p $(BUILD) \
 	  $(filter csrc/%.cpp,$(CPP_FILES))
 
+# $(call run_example,build folder of the library,folder for the example)
+define run_example
+	$(BIN)/cmake --install $(1) --component cpp --prefix $(2)/prefix > $(1)/prefix.log
+	$(BIN)/cmake -S examples/cpp -B $(2) -G Ninja --log-level=WARNING \
+	  -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja -DCMAKE_PREFIX_PATH=$(CURDIR)/$(2)/prefix $(3)
+	$(BIN)/cmake --build $(2)
+	$(2)/figure1
+endef
+
 example: install ## Build and run the C++ example against the installed CMake package
-	$(BIN)/cmake --install $(BUILD) --component cpp --prefix build/prefix > build/prefix.log
-	$(BIN)/cmake -S examples/cpp -B build/example -G Ninja --log-level=WARNING \
-	  -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja -DCMAKE_PREFIX_PATH=$(CURDIR)/build/prefix
-	$(BIN)/cmake --build build/example
-	build/example/figure1
+	$(call run_example,$(BUILD),build/example)
 
 build/wheel/.built: $(VENV)/.installed $(PACKAGE) scripts/check_wheel.py
 	rm -rf build/wheel

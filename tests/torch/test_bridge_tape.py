@@ -90,6 +90,10 @@ def test_memory_stays_flat_over_many_steps():
     assert process.memory_info().rss - before < 16 << 20
 
 
+@pytest.mark.skipif(
+    not hasattr(torch._C._autograd, "_get_current_graph_task_keep_graph"),
+    reason="this torch does not tell whether it keeps its graph, so the tape is kept",
+)
 def test_results_are_freed_although_a_loss_is_kept():
     """Backward frees the tape of graphs, like the tape of torch."""
     x = random(1, 3, 4)

@@ -247,6 +247,7 @@ def test_only_inputs_with_requires_grad_get_gradients():
         assert not layer(x).requires_grad
 
 
+@pytest.mark.filterwarnings("ignore:.torch.cpu.amp.autocast:FutureWarning")  # of torch 2.4
 def test_layers_in_a_row_with_checkpoints():
     first = make(PIECES, 3, 1, 1)
     second = agt.ConvTransducer1d(4, [[1], [2, 3]], 3, 2, dtype=F64)

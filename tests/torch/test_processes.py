@@ -31,10 +31,11 @@ class Scores(Dataset):
         return loss.item(), ag.get_num_threads()
 
 
-def test_workers_compute_losses():
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_workers_compute_losses(method):
     agt.ctc_loss(torch.zeros(4, 1, 3), torch.tensor([[1]]), [4], [1])  # the pool is in use
     here = [Scores()[i][0] for i in range(8)]
-    loader = DataLoader(Scores(), batch_size=None, num_workers=2, multiprocessing_context="fork")
+    loader = DataLoader(Scores(), batch_size=None, num_workers=2, multiprocessing_context=method)
     there = list(loader)
     assert [loss for loss, _ in there] == here
     assert {threads for _, threads in there} == {1}

@@ -71,6 +71,7 @@ def test_stc_penalty_moves_in_training_only():
     assert restored.penalty() == loss.penalty()
 
 
+@pytest.mark.filterwarnings("ignore:.torch.cpu.amp.autocast:FutureWarning")  # of torch 2.4
 @pytest.mark.parametrize("use_reentrant", [False, True])
 def test_stc_counts_a_step_once_under_activation_checkpointing(use_reentrant):
     found = []

@@ -172,7 +172,10 @@ def compiled_loss(
 
 def _is_ragged(targets: Any) -> bool:
     """Whether targets are a list of sequences that do not form a matrix of whole numbers."""
-    if not isinstance(targets, list | tuple) or not all(hasattr(t, "__len__") for t in targets):
+    # Torch 2.4 cannot trace unions of types, nor hasattr.
+    if not isinstance(targets, (list, tuple)):
+        return False
+    if not all(isinstance(target, (list, tuple, Tensor)) for target in targets):
         return False
     sizes = {len(target) for target in targets}
     return len(sizes) > 1 or 0 in sizes or any(isinstance(t, Tensor) for t in targets)
