@@ -22,8 +22,8 @@ def losses():
 @pytest.mark.parametrize(
     ("emissions", "given"),
     [
-        ([torch.zeros(6, 4), torch.zeros(5, 4)], "got list; pad it"),
-        (torch.zeros(2, 6, 4).numpy(), "got ndarray"),
+        ([torch.zeros(6, 4), torch.zeros(5, 4)], "type list; pad it"),
+        (torch.zeros(2, 6, 4).numpy(), "type ndarray"),
         (torch.zeros(2, 6, 4, dtype=torch.int64), "its dtype is torch.int64"),
         (torch.zeros(2, 6, 4).to_sparse(), "its layout is torch.sparse_coo"),
     ],
@@ -73,7 +73,7 @@ def test_losses_that_read_labels_refuse_anything_else(target):
 
 def test_ragged_target_lengths_are_refused():
     padded = torch.tensor([[1, 2], [3, 1]])
-    with pytest.raises(TypeError, match="STCLoss: target_lengths must be whole numbers in one"):
+    with pytest.raises(TypeError, match=r"STCLoss: (target_)?lengths must be"):
         agt.STCLoss()(torch.zeros(2, 6, 5), padded, None, [[1], [1, 2]])
 
 

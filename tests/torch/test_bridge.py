@@ -318,7 +318,7 @@ def test_shapes_are_checked():
 
 
 def test_types_are_checked():
-    with pytest.raises(TypeError, match="emissions: expected a tensor, but got ndarray"):
+    with pytest.raises(TypeError, match="emissions: a tensor is needed, but it is of type ndarray"):
         agt.emissions(np.zeros((2, 3)))
     with pytest.raises(TypeError, match=r"must hold real numbers, but its dtype is torch.int64"):
         agt.emissions(torch.zeros(2, 3, dtype=torch.int64))

@@ -94,7 +94,7 @@ def check_tensor(op: str, x: Any) -> None:
     """Raise unless the argument is a dense tensor of real numbers, outside of transforms."""
     if not isinstance(x, Tensor):
         raise TypeError(
-            f"{op}: expected a tensor, but got {type(x).__name__}"
+            f"{op}: a tensor is needed, but it is of type {type(x).__name__}"
             + (PAD if isinstance(x, Sequence) else "")
         )
     refuse_transforms(op)
