@@ -36,8 +36,10 @@ def distance(first, second):
 
 
 @given(texts, texts)
-def test_errors_of_letters_are_the_edit_distance_of_stripped_texts(reference, hypothesis):
-    first, second = (t.replace(" ", "▁").strip("▁") for t in (reference, hypothesis))
+def test_errors_of_letters_are_the_edit_distance_of_words_with_one_space_between(
+    reference, hypothesis
+):
+    first, second = (" ".join(t.replace("▁", " ").split()) for t in (reference, hypothesis))
     errors = char_errors(reference, hypothesis)
     assert errors.count == distance(first, second)
     assert errors.length == len(first)
@@ -63,6 +65,12 @@ def test_differences_make_up_both_texts_and_count_the_edits(reference, hypothesi
     assert len(wrong) == scored.chars.count
     assert all(len(letter) <= 1 for part in wrong for letter in part)
     assert sorted(confusions([scored]).elements()) == sorted(wrong)
+
+
+def test_several_spaces_between_words_are_one_for_letters_and_for_words():
+    assert char_errors("the cat", "the  cat").count == 0
+    assert word_errors("the cat", "the  cat").count == 0
+    assert char_errors("the ▁cat", ["▁the", "▁", "▁cat"]).length == 7
 
 
 def test_confusions_of_all_examples_are_counted():

@@ -1,8 +1,8 @@
 """Error rates by edit distance: of letters (CER) and of words (WER).
 
-A space and ``▁`` are the same boundary between words, and boundaries at the ends of a text do not
-count. The rate of a corpus is the number of errors of all examples, divided by the number of
-letters or words of all references.
+A space and ``▁`` are the same boundary between words. Boundaries at the ends of a text do not
+count, and several in a row count as one, for letters as for words. The rate of a corpus is the
+number of errors of all examples, divided by the number of letters or words of all references.
 """
 
 from __future__ import annotations
@@ -254,13 +254,13 @@ def confusions(examples: Iterable[Scored]) -> Counter[Difference]:
 
 
 def _marked(text: Text) -> str:
-    """A text with boundaries between its words, but not at its ends."""
-    joined = text if isinstance(text, str) else "".join(text)
-    return joined.replace(" ", BOUNDARY).strip(BOUNDARY)
+    """A text with one boundary between two words."""
+    return BOUNDARY.join(_words(text))
 
 
 def _words(text: Text) -> list[str]:
-    return [word for word in _marked(text).split(BOUNDARY) if word]
+    joined = text if isinstance(text, str) else "".join(text)
+    return [word for word in joined.replace(" ", BOUNDARY).split(BOUNDARY) if word]
 
 
 def _errors(reference: Sequence[str], hypothesis: Sequence[str]) -> Errors:
