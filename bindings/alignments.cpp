@@ -30,11 +30,11 @@ bool is_graph(nb::handle target) {
 nb::object of_graphs(const Tokens& tokens, nb::handle target, bool outputs) {
   const char* op = "alignment_graph";
   Batch batch;
-  if (!nb::try_cast(target, batch) || !batch.wrong_type.empty())
+  if (!nb::try_cast(target, batch))
     throw nb::type_error(
         "alignment_graph: a list of targets must hold graphs only or labels only, but it holds "
         "both");
-  const std::vector<Graph> targets = snapshots(op, batch);
+  const std::vector<Graph> targets = snapshots(batch);
   std::vector<Graph> graphs;
   {
     nb::gil_scoped_release release;
@@ -77,7 +77,8 @@ Args:
     target: The labels of the target (possibly empty), or a graph that accepts all valid token
         sequences; it may have weights, epsilon arcs and cycles. Several targets are a list of these,
         a matrix with one target per row, or one vector of all labels with ``lengths``.
-    lengths: The number of labels per target, for a padded matrix or a concatenated vector.
+    lengths: The number of labels per target, for a padded matrix or a concatenated vector. For a
+        matrix also a mask of bools of its shape, true for the labels of each target.
     outputs: Whether the target graph may be a transducer. The first frame of a token then emits the
         output label of the target arc, and later frames emit epsilon.
     calc_grad: Whether backward computes gradients for the arcs. For label targets only, as is
@@ -131,7 +132,8 @@ Args:
     target: The labels of the target (possibly empty). Several targets are a list of these, a matrix
         with one target per row, or one vector of all labels with ``lengths``.
     blank: The label of the blank.
-    lengths: The number of labels per target, for a padded matrix or a concatenated vector.
+    lengths: The number of labels per target, for a padded matrix or a concatenated vector. For a
+        matrix also a mask of bools of its shape, true for the labels of each target.
     num_labels: The number of labels; if given, labels are checked against it.
     calc_grad: Whether backward computes gradients for the arcs.
     dtype: The type of the weights, which are all 0.

@@ -17,17 +17,16 @@ nb::object as_array(const char* op, const char* what, nb::handle values) {
   }
 }
 
+bool is_array(nb::handle values) {
+  if (!nb::ndarray_check(values)) return false;
+  if (PyObject_Size(values.ptr()) >= 0) return true;
+  PyErr_Clear();
+  return false;
+}
+
 std::string show(nb::handle object) {
   // A str may contain lone surrogates, which UTF-8 cannot encode.
   return nb::cast<nb::bytes>(nb::str(object).attr("encode")("utf-8", "backslashreplace")).c_str();
-}
-
-std::vector<Graph> snapshots(const char* op, const GraphList& list) {
-  if (!list.wrong_type.empty())
-    throw nb::type_error(text(op, " (element ", list.graphs.size(), " of ", list.size,
-                              "): it must be a Graph, but it is of type ", list.wrong_type)
-                             .c_str());
-  return snapshots(list.graphs);
 }
 
 std::optional<uint64_t> to_seed(const char* op, const Seed& seed) {
@@ -106,7 +105,7 @@ struct IntMatrix {
 template <class T>
 std::optional<IntMatrix<T>> try_int_matrix(nb::handle values) {
   IntMatrix<T> out;
-  if (!nb::ndarray_check(values) || !nb::try_cast(values, out.owner, false)) return std::nullopt;
+  if (!is_array(values) || !nb::try_cast(values, out.owner, false)) return std::nullopt;
   if (out.owner.ndim() != 1 && out.owner.ndim() != 2) return std::nullopt;
   out.is_vector = out.owner.ndim() == 1;
   out.rows = out.is_vector ? 1 : out.owner.shape(0);
@@ -195,21 +194,31 @@ bool to_flag(const char* op, const char* what, nb::handle value) {
   return flag;
 }
 
-Column to_ints(const char* op, const char* what, nb::handle values) {
-  if (std::optional<Column> ints = try_list(values)) return std::move(*ints);
+namespace {
+
+/// A list or an array of ints, read without NumPy; nothing if `values` is something else.
+std::optional<Column> try_ints(nb::handle values) {
+  if (std::optional<Column> ints = try_list(values)) return ints;
   nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> plain;
-  if (nb::ndarray_check(values) && nb::try_cast(values, plain, false))
+  if (is_array(values) && nb::try_cast(values, plain, false))
     return Column(plain.data(), plain.data() + plain.size());
   nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> wide;
-  if (nb::ndarray_check(values) && nb::try_cast(values, wide, false)) {
+  if (is_array(values) && nb::try_cast(values, wide, false)) {
     Column narrow(wide.size());
     int64_t lost = 0;  // not a bool, so that the loop is vectorized
     for (size_t i = 0; i < wide.size(); ++i) {
       narrow[i] = static_cast<int32_t>(wide.data()[i]);
       lost |= narrow[i] ^ wide.data()[i];
     }
-    if (lost == 0) return narrow;  // else the message below names the numbers
+    if (lost == 0) return narrow;  // else the message of to_ints names the numbers
   }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Column to_ints(const char* op, const char* what, nb::handle values) {
+  if (std::optional<Column> ints = try_ints(values)) return std::move(*ints);
   nb::object array = as_int_array(op, what, values);
   require(nb::cast<int>(array.attr("ndim")) == 1, op, what,
           " must have one dimension, but its shape is ", show(array.attr("shape")));
@@ -232,6 +241,31 @@ Column to_ints(const char* op, const char* what, nb::handle values) {
       nb::cast<nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>>(ints);
   std::copy(view.data(), view.data() + size, out.begin());
   return out;
+}
+
+Column to_counts(const char* op, nb::handle lengths, int64_t cols) {
+  if (std::optional<Column> ints = try_ints(lengths)) return std::move(*ints);
+  const nb::object array = as_array(op, "lengths", lengths);
+  if (kind_of(array) != "b") return to_ints(op, "lengths", array);
+  require(nb::cast<int>(array.attr("ndim")) == 2, op,
+          "a mask of lengths must have two dimensions, but its shape is ",
+          show(array.attr("shape")));
+  const nb::object whole = nb::module_::import_("numpy").attr("ascontiguousarray")(array);
+  const auto mask = nb::cast<nb::ndarray<const bool, nb::ndim<2>, nb::c_contig>>(whole);
+  const auto width = static_cast<int64_t>(mask.shape(1));
+  require(cols < 0 || width == cols, op, "a mask of lengths must have ", cols,
+          " columns, but it has ", width);
+  Column counts(mask.shape(0));
+  for (size_t i = 0; i < counts.size(); ++i) {
+    const bool* const row = mask.data() + static_cast<int64_t>(i) * width;
+    const bool* const end = std::find(row, row + width, false);
+    require(
+        std::find(end, row + width, true) == row + width, op,
+        "each row of a mask of lengths must be true up to a length and false after it, but row ", i,
+        " is true again after place ", end - row);
+    counts[i] = static_cast<int32_t>(end - row);
+  }
+  return counts;
 }
 
 Labels to_labels(const char* op, const char* what, nb::handle values, nb::handle lengths) {
@@ -258,7 +292,7 @@ Labels to_labels(const char* op, const char* what, nb::handle values, nb::handle
     return out;
   }
   std::optional<Column> cuts;
-  if (!lengths.is_none()) cuts = to_ints(op, "lengths", lengths);
+  if (!lengths.is_none()) cuts = to_counts(op, lengths, -1);
   if (const auto matrix = try_int_matrix<int32_t>(values)) return cut(op, what, *matrix, cuts);
   if (const auto matrix = try_int_matrix<int64_t>(values)) return cut(op, what, *matrix, cuts);
   const nb::object array = as_int_array(op, what, values);
@@ -271,7 +305,7 @@ Labels to_labels(const char* op, const char* what, nb::handle values, nb::handle
 
 Column to_lengths(const char* op, nb::handle lengths, int64_t batch, int64_t frames) {
   if (lengths.is_none()) return {};
-  Column counts = to_ints(op, "lengths", lengths);
+  Column counts = to_counts(op, lengths, frames);
   require(static_cast<int64_t>(counts.size()) == batch, op,
           "there must be one length per example, ", batch, " in all, but there are ",
           counts.size());
@@ -284,7 +318,7 @@ Column to_lengths(const char* op, nb::handle lengths, int64_t batch, int64_t fra
 Weights to_weights(const char* op, nb::handle values, std::optional<DType> dtype) {
   // Fast path without calls into NumPy, for aligned contiguous arrays.
   nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu> plain;
-  if (nb::ndarray_check(values) && nb::try_cast(values, plain, false) && plain.ndim() > 0 &&
+  if (is_array(values) && nb::try_cast(values, plain, false) && plain.ndim() > 0 &&
       reinterpret_cast<uintptr_t>(plain.data()) % plain.itemsize() == 0 &&
       (plain.dtype() == nb::dtype<float>() || plain.dtype() == nb::dtype<double>())) {
     const DType from = plain.dtype() == nb::dtype<float>() ? DType::float32 : DType::float64;
@@ -338,7 +372,7 @@ std::shared_ptr<const void> hold(nb::handle object) {
 
 std::optional<Weights> try_borrow_matrix(nb::handle values) {
   nb::ndarray<nb::ro, nb::ndim<2>, nb::device::cpu> view;
-  if (!nb::ndarray_check(values) || !nb::try_cast(values, view, false)) return std::nullopt;
+  if (!is_array(values) || !nb::try_cast(values, view, false)) return std::nullopt;
   const bool is_double = view.dtype() == nb::dtype<double>();
   if (!is_double && view.dtype() != nb::dtype<float>()) return std::nullopt;
   const auto address = reinterpret_cast<uintptr_t>(view.data());

@@ -24,16 +24,9 @@ using namespace nb::literals;
 
 namespace arcgrad::bindings {
 
-/// A list of graphs from Python. It may contain other objects, so that snapshots() can raise an
-/// error that names the operation.
-struct GraphList {
-  std::vector<Graph> graphs;  // the elements before the first one that is not a graph
-  size_t size = 0;
-  std::string wrong_type;  // the type of that element; empty if all are graphs
-};
-
 /// A graph or a list of graphs from Python.
-struct Batch : GraphList {
+struct Batch {
+  std::vector<Graph> graphs;
   bool is_list = false;
 };
 
@@ -56,8 +49,7 @@ inline std::vector<Graph> snapshots(const std::vector<Graph>& graphs) {
   return out;
 }
 
-/// The same for a list. Throws if an element is not a graph.
-std::vector<Graph> snapshots(const char* op, const GraphList& list);
+inline std::vector<Graph> snapshots(const Batch& batch) { return snapshots(batch.graphs); }
 
 std::optional<uint64_t> to_seed(const char* op, const Seed& seed);
 /// "log" or "tropical".
@@ -73,8 +65,14 @@ bool to_flag(const char* op, const char* what, nb::handle value);
 std::string show(nb::handle object);
 /// numpy.asarray() of an object.
 nb::object as_array(const char* op, const char* what, nb::handle values);
+/// Whether this is an array of any library. NumPy's scalars are not, though they have buffers too:
+/// nanobind cannot read those of dates.
+bool is_array(nb::handle values);
 /// A one-dimensional array-like of whole numbers.
 Column to_ints(const char* op, const char* what, nb::handle values);
+/// Lengths, as whole numbers or as a mask: a matrix of bools whose rows are true up to a length.
+/// `cols` is the number of columns that a mask must have, or -1 for any number.
+Column to_counts(const char* op, nb::handle lengths, int64_t cols);
 /// The number of frames of each example, at most `frames`; empty if `lengths` is None.
 Column to_lengths(const char* op, nb::handle lengths, int64_t batch, int64_t frames);
 /// Sequences of labels from Python: one sequence, or several as a list of sequences, the rows of a
@@ -96,6 +94,14 @@ Weights borrow_weights(const char* op, nb::handle values);
 /// A reference to a Python object that acquires the GIL to release it.
 std::shared_ptr<const void> hold(nb::handle object);
 
+/// Slots of a class with a constructor: calls go through ``__init__``, whose errors are explained,
+/// instead of nanobind's short cut.
+inline nb::type_slots explained_constructor() {
+  static PyType_Slot slots[] = {{82, nullptr}, {0, nullptr}};  // Py_tp_vectorcall
+  return nb::type_slots(slots);
+}
+
+void init_function(nb::module_& m);
 void init_graph(nb::module_& m);
 void init_ops(nb::module_& m);
 void init_external_array(nb::module_& m);
@@ -143,30 +149,9 @@ struct type_caster<arcgrad::bindings::Seed> {
 };
 
 template <>
-struct type_caster<arcgrad::bindings::GraphList> {
-  NB_TYPE_CASTER(arcgrad::bindings::GraphList, make_caster<std::vector<arcgrad::Graph>>::Name)
-
-  bool from_python(handle source, uint8_t flags, cleanup_list* cleanup) noexcept {
-    make_caster<std::vector<object>> items;
-    if (!items.from_python(source, flags, cleanup)) return false;
-    value.size = items.value.size();
-    value.graphs.reserve(value.size);
-    for (const object& item : items.value) {
-      make_caster<arcgrad::Graph> graph;
-      if (item.is_none() || !graph.from_python(item, flags, cleanup)) {
-        value.wrong_type = inst_name(item).c_str();
-        break;
-      }
-      value.graphs.push_back(graph.operator arcgrad::Graph&());
-    }
-    return true;
-  }
-};
-
-template <>
 struct type_caster<arcgrad::bindings::Batch> {
   NB_TYPE_CASTER(arcgrad::bindings::Batch, make_caster<arcgrad::Graph>::Name + const_name(" | ") +
-                                               make_caster<arcgrad::bindings::GraphList>::Name)
+                                               make_caster<std::vector<arcgrad::Graph>>::Name)
 
   bool from_python(handle source, uint8_t flags, cleanup_list* cleanup) noexcept {
     make_caster<arcgrad::Graph> single;
@@ -175,7 +160,7 @@ struct type_caster<arcgrad::bindings::Batch> {
       value.is_list = false;
       return true;
     }
-    make_caster<arcgrad::bindings::GraphList> many;
+    make_caster<std::vector<arcgrad::Graph>> many;
     if (!many.from_python(source, flags, cleanup)) return false;
     value = {std::move(many.value), true};
     return true;

@@ -61,7 +61,7 @@ std::string describe(const Graph& graph) {
 }  // namespace
 
 void init_graph(nb::module_& m) {
-  nb::class_<Graph> graph(m, "Graph", R"(
+  nb::class_<Graph> graph(m, "Graph", explained_constructor(), R"(
 A weighted finite-state transducer.
 
 Nodes and arcs are numbered from 0 in the order in which they are added. An arc has an input label
@@ -69,6 +69,9 @@ and an output label, which are whole numbers from 0 or :data:`epsilon`, and a we
 are equal on every arc, the graph is an acceptor. Weights are log-domain scores: larger is better,
 and ``-inf`` is impossible. There may be several start and accept nodes, parallel arcs, self-loops
 and cycles.
+
+Iteration gives the arcs, as :class:`Arc`, and ``len(graph)`` is their number. A graph is true in a
+condition, also without arcs.
 
 Args:
     calc_grad: Whether :func:`backward` computes a gradient for this graph.
@@ -85,6 +88,8 @@ Args:
 >>> g
 Graph(2 nodes, 1 arc, start [0], accept [1], float32, calc_grad)
   0 -> 1  2:3/0.5
+>>> list(g)
+[Arc(src=0, dst=1, ilabel=2, olabel=3, weight=0.5)]
 )");
   graph.def(
       "__init__",
@@ -181,6 +186,12 @@ Graph(2 nodes, 1 arc, start [0], accept [1], float32, calc_grad)
           },
           nb::is_operator())
       .def("__repr__", &describe)
+      .def("__len__", &Graph::num_arcs)
+      .def("__bool__", [](const Graph&) { return true; })
+      .def("__iter__",
+           [](nb::handle self) {
+             return nb::module_::import_("arcgrad._arcs").attr("arcs_of")(self);
+           })
       .def(
           "_repr_svg_",
           [](nb::handle self) { return nb::module_::import_("arcgrad.drawing").attr("svg")(self); },

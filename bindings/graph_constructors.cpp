@@ -36,9 +36,16 @@ Graph from_arrays(nb::handle src, nb::handle dst, nb::handle ilabel, nb::handle 
   if (num_nodes) {
     arrays.num_nodes = to_int32(op, "num_nodes", *num_nodes);
   } else {
-    int32_t last = -1;
-    for (const auto* nodes : {&arrays.src, &arrays.dst, &arrays.start, &arrays.accept})
+    int32_t last = -1, last_end = -1;
+    for (const auto* nodes : {&arrays.src, &arrays.dst})
       for (int32_t n : *nodes) last = std::max(last, n);
+    for (const auto* nodes : {&arrays.start, &arrays.accept})
+      for (int32_t n : *nodes) last_end = std::max(last_end, n);
+    // A node without arcs is more often a mistake than wanted.
+    require(count == 0 || last_end <= last, op, "start and accept nodes must be among the ",
+            int64_t{last} + 1, " nodes of the arcs, but there is ", last_end,
+            "; for nodes without arcs, give num_nodes");
+    last = std::max(last, last_end);
     require_size(op, "nodes", int64_t{last} + 1);
     arrays.num_nodes = last + 1;
   }
@@ -81,7 +88,7 @@ std::vector<Graph> make_linears(nb::handle weights, nb::handle lengths, Flag cal
   if (!dtype.is_none()) kind = to_dtype(op, dtype);
   nb::object array = nb::borrow(weights);
   nb::ndarray<nb::ro, nb::device::cpu> view;
-  if (!nb::ndarray_check(array) || !nb::try_cast(array, view, false)) {
+  if (!is_array(array) || !nb::try_cast(array, view, false)) {
     array = as_array(op, "weights", weights);
     if (!nb::try_cast(array, view, false)) {
       to_weights(op, array, kind);  // throws unless these are real numbers
@@ -93,7 +100,7 @@ std::vector<Graph> make_linears(nb::handle weights, nb::handle lengths, Flag cal
   }
   if (view.ndim() != 3)
     fail(op, "the weights must have the shape (examples, frames, labels), but their shape is ",
-         show(array.attr("shape")));
+         show(as_array(op, "weights", array).attr("shape")));
   const auto batch = static_cast<int64_t>(view.shape(0));
   const auto frames = static_cast<int64_t>(view.shape(1));
   const auto labels = static_cast<int64_t>(view.shape(2));
@@ -161,7 +168,8 @@ Args:
     weight: Weights; by default 0.
     start: Ids of the start nodes.
     accept: Ids of the accept nodes.
-    num_nodes: The number of nodes. By default one more than the largest node id.
+    num_nodes: The number of nodes. By default one more than the largest source or destination,
+        so start and accept nodes without arcs need it.
     dtype: By default float64 if the weights are floats of more than 32 bits, else float32.
     calc_grad: Whether backward computes a gradient for this graph.
 
@@ -201,7 +209,8 @@ The dense linear graphs of a batch: a list with one :func:`linear_graph` per exa
 
 Args:
     weights: An array of shape ``(examples, frames, labels)``.
-    lengths: The number of frames of each example; the rest is padding. By default all frames.
+    lengths: The number of frames of each example; the rest is padding. By default all frames. Or a
+        mask ``(examples, frames)`` of bools, true up to the length of each example.
     calc_grad: Whether backward computes gradients for these graphs.
     dtype: By default that of the weights.
     copy: If False, ``weights`` is used without a copy. It must then be a float array with any

@@ -33,7 +33,8 @@ std::optional<Symbols> to_symbols(const char* op, const char* what, nb::handle s
                                  .c_str());
       out[to_int32(op, text("a key of ", what).c_str(), label)] = name(symbol);
     }
-  } else if (nb::isinstance<nb::sequence>(symbols) && !nb::isinstance<nb::str>(symbols)) {
+  } else if (nb::isinstance<nb::sequence>(symbols) && !nb::isinstance<nb::str>(symbols) &&
+             nb::cast<int>(nb::getattr(symbols, "ndim", nb::int_(1))) > 0) {
     int32_t label = 0;
     for (nb::handle symbol : symbols) out[label++] = name(symbol);
   } else {

@@ -35,6 +35,7 @@ NB_MODULE(_core, m) {
     const nb::object is_daemon = process.attr("current_process")().attr("daemon");
     return PyObject_IsTrue(is_daemon.ptr()) == 1;
   });
+  init_function(m);
   init_graph(m);
   init_ops(m);
   init_external_array(m);

@@ -27,8 +27,8 @@ void def_op(nb::module_& m, const char* name, Op op, const char* doc, const Extr
       "graph"_a, extra..., doc);
   m.def(
       name,
-      [name, op](const GraphList& graphs, Args... args) {
-        const std::vector<Graph> inputs = snapshots(name, graphs);
+      [name, op](const std::vector<Graph>& graphs, Args... args) {
+        const std::vector<Graph> inputs = snapshots(graphs);
         nb::gil_scoped_release release;
         return map(name, op, inputs, args...);
       },
@@ -48,8 +48,8 @@ void def_score(nb::module_& m, const char* name, Op op, const char* doc) {
       "graph"_a, doc);
   m.def(
       name,
-      [name, op](const GraphList& graphs) {
-        const std::vector<Graph> inputs = snapshots(name, graphs);
+      [op](const std::vector<Graph>& graphs) {
+        const std::vector<Graph> inputs = snapshots(graphs);
         nb::gil_scoped_release release;
         return op(inputs);
       },
@@ -70,7 +70,7 @@ void def_op2(nb::module_& m, const char* name, Op op, const char* doc) {
   m.def(
       name,
       [name, op](const Batch& first, const Batch& second) {
-        const std::vector<Graph> a = snapshots(name, first), b = snapshots(name, second);
+        const std::vector<Graph> a = snapshots(first), b = snapshots(second);
         nb::gil_scoped_release release;
         return map2(name, op, a, b);
       },

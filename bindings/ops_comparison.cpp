@@ -92,8 +92,8 @@ Gradient: each arc of the path passes its gradient to the arc it came from.
 )");
   m.def(
       "sample",
-      [](const GraphList& graphs, int64_t max_length, const Seed& seed) {
-        const std::vector<Graph> inputs = snapshots("sample", graphs);
+      [](const std::vector<Graph>& graphs, int64_t max_length, const Seed& seed) {
+        const std::vector<Graph> inputs = snapshots(graphs);
         const std::optional<uint64_t> first = to_seed("sample", seed);
         nb::gil_scoped_release release;
         return map_batch("sample", inputs.size(), [&](size_t i) {

@@ -76,8 +76,7 @@ followed, independent of the size of the graph. Once per call, O(nodes + arcs) o
       [](const Batch& graphs, const Batch& emissions, double beam,
          std::optional<int64_t> max_active, std::optional<double> lattice_beam) {
         const Pruning pruning = to_pruning(beam, max_active, lattice_beam);
-        const std::vector<Graph> first = snapshots("beam_search", graphs),
-                                 second = snapshots("beam_search", emissions);
+        const std::vector<Graph> first = snapshots(graphs), second = snapshots(emissions);
         nb::gil_scoped_release release;
         return beam_search(first, second, pruning);
       },
@@ -121,8 +120,8 @@ one of the n best paths.
 )");
   m.def(
       "best_paths",
-      [](const GraphList& graphs, int64_t n, Flag unique) {
-        const std::vector<Graph> inputs = snapshots("best_paths", graphs);
+      [](const std::vector<Graph>& graphs, int64_t n, Flag unique) {
+        const std::vector<Graph> inputs = snapshots(graphs);
         nb::gil_scoped_release release;
         return best_paths(inputs, n, unique);
       },

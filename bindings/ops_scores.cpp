@@ -146,11 +146,12 @@ array([[0.33, 0.67, 0.  ],
 )");
   m.def(
       "arc_posteriors",
-      [](const GraphList& graphs, const std::string& semiring, const std::optional<Batch>& wrt) {
+      [](const std::vector<Graph>& graphs, const std::string& semiring,
+         const std::optional<Batch>& wrt) {
         const char* op = "arc_posteriors";
-        const std::vector<Graph> inputs = snapshots(op, graphs);
+        const std::vector<Graph> inputs = snapshots(graphs);
         const std::vector<Graph> factors =
-            wrt ? snapshots(op, *wrt) : std::vector<Graph>{Graph(nullptr)};
+            wrt ? snapshots(*wrt) : std::vector<Graph>{Graph(nullptr)};
         nb::gil_scoped_release release;
         const size_t size = batch_size(op, inputs.size(), factors.size());
         require(size == inputs.size(), op, "there must be one wrt per graph, ", inputs.size(),
@@ -171,7 +172,7 @@ array([[0.33, 0.67, 0.  ],
         const int32_t step = to_int32(op, "the stride", stride);
         const int32_t spread = to_int32(op, "the dilation", dilation);
         const Semiring kind = to_semiring(op, semiring);
-        const std::vector<Graph> first = snapshots(op, graphs), second = snapshots(op, emissions);
+        const std::vector<Graph> first = snapshots(graphs), second = snapshots(emissions);
         nb::gil_scoped_release release;
         return outer_score(first, second, size, step, spread, kind);
       },
@@ -245,8 +246,7 @@ Gradient and time: as for these scores.
   m.def(
       "sequence_loss",
       [](const Batch& graph, const Batch& emissions, Flag normalize) {
-        const std::vector<Graph> a = snapshots("sequence_loss", graph),
-                                 b = snapshots("sequence_loss", emissions);
+        const std::vector<Graph> a = snapshots(graph), b = snapshots(emissions);
         nb::gil_scoped_release release;
         return sequence_loss(a, b, normalize);
       },

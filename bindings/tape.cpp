@@ -6,14 +6,14 @@
 namespace arcgrad::bindings {
 namespace {
 
-std::vector<Graph> seeds_of(const char* op, const std::optional<Batch>& seeds) {
-  return seeds ? snapshots(op, *seeds) : std::vector<Graph>{};
+std::vector<Graph> seeds_of(const std::optional<Batch>& seeds) {
+  return seeds ? snapshots(*seeds) : std::vector<Graph>{};
 }
 
 std::vector<Graph> gradients(const Batch& outputs, const std::vector<Graph>& inputs,
                              const std::optional<Batch>& grad_outputs, bool create_graph) {
-  const std::vector<Graph> roots = snapshots("grad", outputs), leaves = snapshots(inputs),
-                           seeds = seeds_of("grad", grad_outputs);
+  const std::vector<Graph> roots = snapshots(outputs), leaves = snapshots(inputs),
+                           seeds = seeds_of(grad_outputs);
   nb::gil_scoped_release release;
   return grad(roots, leaves, seeds, create_graph);
 }
@@ -30,7 +30,7 @@ Graph to_vector(const Graph& like, nb::handle vector) {
 
 std::vector<Graph> hessian_products(const Batch& outputs, const std::vector<Graph>& inputs,
                                     const std::vector<Graph>& vectors) {
-  const std::vector<Graph> roots = snapshots("hvp", outputs), leaves = snapshots(inputs);
+  const std::vector<Graph> roots = snapshots(outputs), leaves = snapshots(inputs);
   nb::gil_scoped_release release;
   return hvp(roots, leaves, vectors);
 }
@@ -42,8 +42,7 @@ void init_tape(nb::module_& m) {
       "backward",
       [](const Batch& graphs, const std::optional<Batch>& grad, Flag retain_graph,
          Flag create_graph) {
-        const std::vector<Graph> roots = snapshots("backward", graphs),
-                                 seeds = seeds_of("backward", grad);
+        const std::vector<Graph> roots = snapshots(graphs), seeds = seeds_of(grad);
         nb::gil_scoped_release release;
         backward(roots, seeds, retain_graph, create_graph);
       },
@@ -105,9 +104,9 @@ False
 )");
   m.def(
       "grad",
-      [](const Batch& outputs, const GraphList& inputs, const std::optional<Batch>& grad_outputs,
-         Flag create_graph) {
-        return gradients(outputs, snapshots("grad", inputs), grad_outputs, create_graph);
+      [](const Batch& outputs, const std::vector<Graph>& inputs,
+         const std::optional<Batch>& grad_outputs, Flag create_graph) {
+        return gradients(outputs, snapshots(inputs), grad_outputs, create_graph);
       },
       "outputs"_a, "inputs"_a, "grad_outputs"_a = nb::none(), nb::kw_only(),
       "create_graph"_a = false);
@@ -136,8 +135,8 @@ Returns:
 )");
   m.def(
       "hvp",
-      [](const Batch& outputs, const GraphList& list, nb::sequence vectors) {
-        const std::vector<Graph> inputs = snapshots("hvp", list);
+      [](const Batch& outputs, const std::vector<Graph>& list, nb::sequence vectors) {
+        const std::vector<Graph> inputs = snapshots(list);
         require(nb::len(vectors) == inputs.size(), "hvp", "there must be one vector per input, ",
                 inputs.size(), " in all, but there are ", nb::len(vectors));
         std::vector<Graph> graphs;

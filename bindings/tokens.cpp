@@ -102,7 +102,7 @@ int32_t to_num_labels(int64_t num_labels) {
 int32_t to_blank_label(int64_t label) { return to_int32("Tokens", "the blank", label); }
 
 void init_class(nb::module_& m) {
-  nb::class_<Tokens>(m, "Tokens", nb::is_final(), R"(
+  nb::class_<Tokens>(m, "Tokens", nb::is_final(), explained_constructor(), R"(
 The rules by which frame labels collapse to tokens.
 
 A token lasts one or more frames with its label. If there is a blank, frames with the blank label may
@@ -288,7 +288,8 @@ each run of frames becomes as few tokens as the limits allow.
 Args:
     frames: The frame labels. Several sequences are a list of these, a matrix with one sequence per
         row, or one vector of all labels with ``lengths``.
-    lengths: The number of frames per sequence, for a padded matrix or a concatenated vector.
+    lengths: The number of frames per sequence, for a padded matrix or a concatenated vector. For a
+        matrix also a mask of bools of its shape, true for the frames of each sequence.
 
 Returns:
     A list of labels, or a list of such lists.

@@ -53,7 +53,7 @@ Returns:
 )");
   m.def(
       "explain",
-      [](const GraphList& graphs) { return trellis::explain(snapshots("explain", graphs)); },
+      [](const std::vector<Graph>& graphs) { return trellis::explain(snapshots(graphs)); },
       "graph"_a);
   m.def("set_history_limit", &trellis::set_history_limit, "num_bytes"_a, R"(
 Sets how many bytes the scores of one call may keep for their gradients. The default is 256 MB.

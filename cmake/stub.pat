@@ -2,6 +2,12 @@
 _core.__suffix__:
     __version__: str
 
+# The stub generator cannot import the package that the type is in.
+_core.Graph.__iter__$:
+    \from collections.abc import Iterator
+    \from arcgrad._arcs import Arc
+    def __iter__(self) -> Iterator[Arc]: ...
+
 # One target gives one graph and several give a list. An array may be either.
 _core.alignment_graph$:
     \from typing import Any, overload

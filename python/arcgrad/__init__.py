@@ -1,6 +1,8 @@
 """Differentiable weighted finite-state transducers."""
 
+from . import _signatures  # noqa: F401, I001, it wraps functions before others import them
 from . import _environment, criterion, lexicon, ngram, tokens
+from ._arcs import Arc
 from ._core import (
     Explanation,
     Graph,
@@ -64,6 +66,7 @@ from .drawing import draw
 _environment.check()
 
 __all__ = [
+    "Arc",
     "Explanation",
     "Graph",
     "__version__",

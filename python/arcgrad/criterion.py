@@ -8,6 +8,7 @@ from typing import Any, overload
 
 import numpy as np
 
+from ._arguments import checked
 from ._core import Graph, ctc_graph, forward_score, intersect, negate
 
 
@@ -17,6 +18,7 @@ def ctc_loss(log_probs: Graph, target: Sequence[int], blank_idx: int) -> Graph: 
 def ctc_loss(
     log_probs: Sequence[Graph], target: Sequence[Sequence[int]], blank_idx: int
 ) -> list[Graph]: ...
+@checked
 def ctc_loss(log_probs: Any, target: Any, blank_idx: int) -> Any:
     r"""The connectionist temporal classification loss of a target.
 

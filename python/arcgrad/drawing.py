@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from . import _files
+from ._arguments import checked
 from ._core import Graph, product_bound, to_dot
 
 Symbols: TypeAlias = dict[int, str] | list[str]
@@ -34,6 +35,7 @@ sys.stdout.buffer.write(graph.draw(format=sys.argv[1], prog="dot"))
 """
 
 
+@checked
 def draw(
     graph: Graph,
     file_name: str | os.PathLike[str],

@@ -120,6 +120,15 @@ def arrays(**changes):
     return good | changes
 
 
+def test_a_start_or_accept_node_without_arcs_needs_the_number_of_nodes():
+    arcs = {"src": [0, 1], "dst": [1, 2], "ilabel": [0, 0]}
+    for ends in ({"start": [0], "accept": [7]}, {"start": [7], "accept": [2]}):
+        message = refuse(ag.Graph.from_arrays, **arcs, **ends)
+        assert_format(message, "from_arrays", "3 nodes", 7, "num_nodes")
+        assert ag.Graph.from_arrays(**arcs, **ends, num_nodes=8).num_nodes() == 8
+    assert ag.Graph.from_arrays([], [], [], start=[0], accept=[0]).num_nodes() == 1
+
+
 @pytest.mark.parametrize(
     ("changes", "parts"),
     [
@@ -332,15 +341,15 @@ def test_a_list_with_an_element_that_is_not_a_graph(graph):
     for op in (ag.forward_score, ag.remove, ag.sample, ag.arc_posteriors, ag.backward, ag.explain):
         with pytest.raises(TypeError) as caught:
             op([graph, None])
-        assert_format(str(caught.value), f"{op.__name__} (element 1 of 2)", "a Graph", "NoneType")
+        assert_format(str(caught.value), f"{op.__name__} (element 1 of 2)", "a Graph", "None")
     for op in (ag.intersect, ag.add, ag.sequence_loss, ag.beam_search, ag.outer_score, ag.grad):
         for arguments in (([graph, graph, "a"], graph), ([graph], [graph, graph, "a"])):
             with pytest.raises(TypeError) as caught:
                 op(*arguments)
             assert_format(str(caught.value), f"{op.__name__} (element 2 of 3)", "a Graph", "str")
-    with pytest.raises(TypeError, match=r"hvp \(element 0 of 1\): it must be a Graph"):
+    with pytest.raises(TypeError, match=r"hvp \(element 0 of 1\): inputs must be a Graph"):
         ag.hvp(graph, [3], [graph])
-    with pytest.raises(TypeError, match=r"best_paths \(element 0 of 1\): it must be a Graph"):
+    with pytest.raises(TypeError, match=r"best_paths \(element 0 of 1\): graph must be a Graph"):
         ag.best_paths([3], 1)
 
 

@@ -15,8 +15,8 @@ TOP = "arcgrad"
 # From the bottom to the top: a room may import rooms of the rows above it, and itself. The package
 # itself, which exports the public names, is a room too.
 LAYERS = [
-    {"_core"},
-    {"_environment", "_files", "_grad_mode"},
+    {"_arguments", "_core"},
+    {"_arcs", "_environment", "_files", "_grad_mode", "_signatures"},
     {"criterion", "drawing", "lexicon", "ngram", "tokens"},
     {""},
     {"gtn", "torch"},

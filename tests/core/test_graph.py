@@ -76,10 +76,11 @@ def test_from_arrays_chooses_the_dtype_from_the_weights():
     assert dtype(dtype=np.float64) == np.float64
 
 
-def test_from_arrays_counts_nodes_from_starts_too():
+def test_from_arrays_counts_the_nodes_of_arcs_and_without_arcs_those_of_starts():
     assert ag.Graph.from_arrays([], [], [], start=[], accept=[]).num_nodes() == 0
     assert ag.Graph.from_arrays([], [], [], start=[], accept=[], num_nodes=4).num_nodes() == 4
-    assert ag.Graph.from_arrays([0], [1], [2], start=[3], accept=[5]).num_nodes() == 6
+    assert ag.Graph.from_arrays([0], [5], [2], start=[3], accept=[5]).num_nodes() == 6
+    assert ag.Graph.from_arrays([], [], [], start=[3], accept=[5]).num_nodes() == 6
 
 
 @pytest.mark.parametrize(
@@ -444,3 +445,30 @@ def test_building_a_long_graph_arc_by_arc_is_linear():
         graph.add_node(accept=node == 49_999)
         graph.add_arc(node, node + 1, 0, 0, 1.0)
     assert ag.forward_score(graph).item() == 50_000.0
+
+
+def test_iteration_gives_the_arcs_by_name():
+    graph = ag.Graph.from_arrays(
+        [0, 0, 1], [1, 1, 2], [3, 4, -1], [5, 4, 6], weight=[0.5, -1.0, 2.0], start=[0], accept=[2]
+    )
+    assert len(graph) == len(list(graph)) == graph.num_arcs()
+    assert list(graph) == [(0, 1, 3, 5, 0.5), (0, 1, 4, 4, -1.0), (1, 2, -1, 6, 2.0)]
+    assert next(iter(graph)) == ag.Arc(src=0, dst=1, ilabel=3, olabel=5, weight=0.5)
+    product = ag.intersect(ag.tokens.ctc_graph([1]), ag.linear_graph(3, 2))
+    assert [arc.src for arc in product] == product.src_nodes().tolist()
+
+
+def test_a_long_graph_is_iterated_in_blocks():
+    graph = ag.linear_graph(3, 5000, np.arange(15000))
+    assert [arc.weight for arc in graph] == graph.weights_to_list()
+    arcs = iter(graph)
+    next(arcs)
+    graph.set_weights(np.zeros(15000))
+    assert [arc.weight for arc in arcs][-1] == 14999.0
+
+
+def test_a_graph_without_arcs_is_true():
+    graph = ag.Graph()
+    assert len(graph) == 0
+    assert list(graph) == []
+    assert graph

@@ -272,3 +272,22 @@ def test_scores_equal_kenlm(tmp_path):
             line = line if rng.random() < 0.5 else [*line[::-1]]
             expected = theirs.score(" ".join(line), bos=True, eos=True)
             assert ours.score(line) / LOG10 == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_model_of_order_1_has_an_empty_list_of_2_grams_for_kenlm(tmp_path):
+    model = estimate(count(["ab", "b"], 1))
+    save_arpa(model, tmp_path / "one.arpa")
+    lines = (tmp_path / "one.arpa").read_text().splitlines()
+    assert lines[:3] == ["\\data\\", f"ngram 1={model.sizes[0]}", "ngram 2=0"]
+    assert lines[-3:] == ["\\2-grams:", "", "\\end\\"]
+    again = load_arpa(tmp_path / "one.arpa")
+    assert (again.order, again.sizes) == (1, model.sizes)
+    assert again.score("ab") == pytest.approx(model.score("ab"), abs=1e-6)
+
+
+def test_kenlm_reads_a_model_of_order_1(tmp_path):
+    kenlm = pytest.importorskip("kenlm")
+    model = estimate(count(["ab", "b"], 1))
+    save_arpa(model, tmp_path / "one.arpa")
+    score = kenlm.Model(str(tmp_path / "one.arpa")).score("a b", bos=True, eos=True)
+    assert score * LOG10 == pytest.approx(model.score("ab"), abs=1e-5)

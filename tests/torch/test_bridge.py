@@ -420,5 +420,5 @@ def test_a_single_result_may_be_changed_in_place():
 def test_one_example_has_one_length():
     with pytest.raises(ValueError, match="emissions: there must be one length per example, 1 in"):
         agt.emissions(torch.zeros(3, 4), [3, 3])
-    with pytest.raises(TypeError, match="tensor: expected a graph or a list, but got int"):
+    with pytest.raises(TypeError, match="tensor: graphs must be a Graph or a list of Graphs"):
         agt.tensor(3)

@@ -139,6 +139,9 @@ def test_padding_is_normalized_as_zeros():
     layer = make(PIECES, 3, 1, 1, normalize="pre")
     padded = nn.functional.pad(x, (0, 0, 1, 1))
     assert torch.allclose(layer(x), make(PIECES, 3, normalize="pre")(padded))
+    # A frame of padding has the probability 1/3 for each of three labels.
+    uniform = nn.functional.pad(x.log_softmax(-1), (0, 0, 1, 1), value=-math.log(3))
+    assert torch.allclose(layer(x), make(PIECES, 3)(uniform).exp())
 
 
 # Parameters and their state
@@ -245,7 +248,7 @@ def test_the_example_runs():
         ({"kernel_size": 0}, "kernel_size must be a whole number of 1 or more, but it is 0"),
         ({"stride": 0}, "stride must be a whole number of 1 or more, but it is 0"),
         ({"padding": -1}, "padding must be a whole number of 0 or more, but it is -1"),
-        ({"dilation": 1.5}, "dilation must be a whole number of 1 or more, but it is 1.5"),
+        ({"dilation": True}, "dilation must be a whole number of 1 or more, but it is True"),
         ({"padding": "full"}, "padding must be one of 'valid', 'same', but it is 'full'"),
         ({"scale": "log"}, "scale must be one of 'none', 'sqrt', 'linear', but it is 'log'"),
         ({"normalize": "all"}, "normalize must be one of 'none', 'pre', 'post', but it is 'all'"),

@@ -351,7 +351,7 @@ def test_greedy_search_follows_the_rules_of_scoring():
         agt.viterbi(torch.zeros(2, 6, 4), [3.0, 2.0])
     with pytest.raises(TypeError, match="must hold real numbers"):
         agt.viterbi(torch.ones(1, 3, 4, dtype=torch.long))
-    with pytest.raises(TypeError, match="viterbi: expected a tensor, but got ndarray"):
+    with pytest.raises(TypeError, match="viterbi: emissions must be a Tensor, but it is"):
         agt.viterbi(np.zeros((1, 3, 4)))
 
 

@@ -9,11 +9,13 @@ from typing import Any, TypeAlias, overload
 import numpy as np
 
 from arcgrad import _core
+from arcgrad._arguments import checked, checked_class
 from arcgrad._core import Graph
 
 Label: TypeAlias = str | Sequence[int]
 
 
+@checked_class
 class Lexicon:
     """Word pieces, and the graphemes (characters) that spell them.
 
@@ -268,6 +270,7 @@ class Lexicon:
         return text.replace(self.separator, " ").strip()
 
 
+@checked
 def piece_graph(
     label: int, graphemes: Sequence[int], *, calc_grad: bool = False, dtype: Any = "float32"
 ) -> Graph:
@@ -294,6 +297,7 @@ def piece_graph(
     return _core.chain_graph(labels, graphemes, calc_grad=calc_grad, dtype=dtype)
 
 
+@checked
 def lexicon_graph(
     lexicon: Lexicon | Iterable[str],
     *,
@@ -356,6 +360,7 @@ def decompositions(
     calc_grad: bool = ...,
     dtype: Any = ...,
 ) -> list[Graph]: ...
+@checked
 def decompositions(
     lexicon: Lexicon, label: Any, *, calc_grad: bool = False, dtype: Any = "float32"
 ) -> Any:

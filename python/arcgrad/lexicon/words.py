@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from arcgrad._arguments import checked
 from arcgrad._core import Graph, Trie
 
 from .pieces import is_batch
 
 
+@checked
 def word_lexicon_graph(
     pronunciations: Sequence[Any] | Mapping[str, Any],
     *,
@@ -54,8 +56,14 @@ def word_lexicon_graph(
     spellings: list[list[int]] = []
     labels: list[int] = []
     for label, (word, listed) in enumerate(entries.items()):
-        listed = listed if is_batch(listed) else [listed]
-        ways = [list(map(operator.index, way)) for way in listed]
+        try:
+            listed = listed if is_batch(listed) else [listed]
+            ways = [list(map(operator.index, way)) for way in listed]
+        except TypeError:
+            raise TypeError(
+                f"{op}: a pronunciation must be a list of tokens, or of such lists, but that of "
+                f"word {word!r} is {listed!r}"
+            ) from None
         for i, way in enumerate(ways):
             if not way:
                 raise ValueError(

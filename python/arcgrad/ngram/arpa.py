@@ -12,6 +12,7 @@ from typing import NamedTuple, NoReturn
 import numpy as np
 
 from arcgrad import _files
+from arcgrad._arguments import checked
 
 from ._table import END, START, Floats, Index, Ints, Table, show
 from .counts import UNKNOWN, check_symbols
@@ -30,13 +31,15 @@ IS_SPACE = np.zeros(256, np.bool_)
 IS_SPACE[list(b" \t\n\r\v\f")] = True
 
 
+@checked
 def load_arpa(path: str | os.PathLike[str], symbols: Sequence[str] | None = None) -> Model:
     """Reads a back-off language model in ARPA format.
 
     The words ``<s>`` and ``</s>`` are :data:`START` and :data:`END`, ``<unk>`` (or ``<UNK>``) is
     the token for unknown words. N-grams with ``<s>`` after or ``</s>`` before another word are
     skipped, since no sequence has them. Missing prefixes and suffixes of n-grams are added with the
-    scores that back-off gives them, so no score changes. The logarithm -99 means minus infinity.
+    scores that back-off gives them, so no score changes. The logarithm -99 means minus infinity. A
+    file without any 2-gram is a model of order 1.
 
     Args:
         path: The file; it may be compressed with gzip, whatever its name.
@@ -81,6 +84,8 @@ def _parse(content: bytes, words: _Words) -> Model:
         tables.append(table)
         scores.append(_numbers(lines, fields[:, 0], kept, most=0.0))
         weights.append(_numbers(lines, fields[:, -1], kept, most=math.inf))
+    if len(tables) == 2 and not len(tables[1]):
+        tables, scores, weights = tables[:1], scores[:1], weights[:1]
     # <s> has no predecessor, whatever score the file gives it.
     scores[0] = np.where(tables[0].rows[:, 0] == START, -math.inf, scores[0])
     return Model(
@@ -93,8 +98,11 @@ def _parse(content: bytes, words: _Words) -> Model:
     )
 
 
+@checked
 def save_arpa(model: Model, path: str | os.PathLike[str], *, digits: int = 7) -> None:
     """Writes a language model in ARPA format; an existing file is replaced atomically.
+
+    The file of a model of order 1 has an empty list of 2-grams, because KenLM reads no other.
 
     Args:
         model: The model. Tokens without names are written as numbers.
@@ -110,6 +118,8 @@ def save_arpa(model: Model, path: str | os.PathLike[str], *, digits: int = 7) ->
     names = _names(model)
     lines = ["\\data\\"]
     lines += [f"ngram {n}={size}" for n, size in enumerate(model.sizes, 1)]
+    if model.order == 1:
+        lines.append("ngram 2=0")
     for n in range(1, model.order + 1):
         lines += ["", f"\\{n}-grams:"]
         words = [names[token] for token in model.ngrams(n).ravel().tolist()]
@@ -118,6 +128,8 @@ def save_arpa(model: Model, path: str | os.PathLike[str], *, digits: int = 7) ->
         weights = _texts(model.back_offs(n), digits)
         for score, text, weight in zip(scores, texts, weights, strict=True):
             lines.append(f"{score}\t{text}" if weight == "0" else f"{score}\t{text}\t{weight}")
+    if model.order == 1:
+        lines += ["", "\\2-grams:"]
     content = "\n".join([*lines, "", "\\end\\", ""]).encode()
     if os.fspath(path).endswith(".gz"):
         content = gzip.compress(content, mtime=0)

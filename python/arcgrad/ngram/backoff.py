@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from arcgrad._arguments import checked
 from arcgrad._core import Graph, epsilon
 
 from ._table import END, START, Floats, Ints, Rows, Table, check_shorter, show, take
@@ -15,10 +16,13 @@ from .counts import Counts
 
 if TYPE_CHECKING:
     from .model import Model
+else:
+    Model = Any  # model.py imports this file
 
 BLANKS = ("none", "optional", "forced")
 
 
+@checked
 def backoff_graph(
     source: Counts | Model,
     *,
@@ -73,6 +77,10 @@ def backoff_graph(
     21
     """
     op = "backoff_graph"
+    if not hasattr(source, "_tables"):
+        raise TypeError(
+            f"{op}: source must be Counts or a Model, but it is of type {type(source).__name__}"
+        )
     if blank not in BLANKS:
         raise ValueError(f"{op}: blank must be one of {', '.join(BLANKS)}, but it is {blank!r}")
     tables, scores = list(source._tables), []

@@ -11,6 +11,8 @@ from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
+from arcgrad._arguments import checked
+
 from ._count_files import MOST_TOKENS
 from ._sequences import Token, batches, with_ends
 from ._table import START, Ints, Table, windows
@@ -19,6 +21,7 @@ from .counts import UNKNOWN, Counts, check_order, check_symbols
 Progress: TypeAlias = Callable[[int], object] | bool | None
 
 
+@checked
 def count(
     sequences: Iterable[Any],
     order: int,

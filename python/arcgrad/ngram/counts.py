@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from arcgrad._arguments import checked_class
+
 from . import _count_files
 from ._count_files import MOST_COUNTS, MOST_ORDER, MOST_TOKENS
 from ._sequences import Token
@@ -21,6 +23,7 @@ UNKNOWN = "<unk>"
 HEAD = ("num_tokens", "symbols", "start", "end")
 
 
+@checked_class
 class Counts:
     """How often each n-gram of up to ``order`` tokens occurs.
 

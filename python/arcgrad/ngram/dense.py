@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from arcgrad._arguments import checked
 from arcgrad._core import Graph, epsilon
 
 MOST_ARCS = 2**31 - 1
 
 
+@checked
 def dense_graph(
     num_tokens: int,
     order: int,

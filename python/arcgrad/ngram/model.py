@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from arcgrad._arguments import checked_class
 from arcgrad._core import Graph
 
 from ._sequences import Token, batches, with_ends
@@ -18,6 +19,7 @@ from .backoff import backoff_graph
 from .counts import check_symbols
 
 
+@checked_class
 class Model:
     r"""A back-off language model: the probability of a token given the tokens before it.
 

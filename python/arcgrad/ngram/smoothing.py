@@ -8,6 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from arcgrad._arguments import checked
+
 from ._table import END, START, Floats, Ints, Table, check_shorter, take
 from .counts import UNKNOWN, Counts, check_thresholds
 from .model import Model
@@ -31,6 +33,7 @@ class Order(NamedTuple):
         return sums
 
 
+@checked
 def estimate(
     counts: Counts,
     method: str = "kneser_ney",

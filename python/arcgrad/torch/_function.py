@@ -16,6 +16,7 @@ from torch import Tensor
 
 import arcgrad as ag
 from arcgrad import _core
+from arcgrad._arguments import checked
 
 from ._leaves import NO_FORWARD_MODE, Array, Origin, borrow, graph, refuse_transforms
 
@@ -120,12 +121,14 @@ class _Losses(_Output):
 
     def __init__(
         self,
-        graphs: Sequence[ag.Graph],
+        graphs: list[ag.Graph],
         sources: list[Any],
         factors: Floats | None,
         zero_infinity: bool,
     ) -> None:
-        super().__init__(graphs, True, sources)
+        # What the base class finds out for any graphs is known for losses.
+        self.graphs, self.sources, self.is_list = graphs, sources, True
+        self.kind, self.shape = "scores", (len(graphs),)
         self.factors, self.zero_infinity = factors, zero_infinity
 
     def read(self, dtype: torch.dtype) -> Tensor:
@@ -225,7 +228,7 @@ def _apply(output: _Output, dtype: torch.dtype) -> Tensor:
 
 
 def losses_tensor(
-    graphs: Sequence[ag.Graph],
+    graphs: list[ag.Graph],
     factors: Floats | None,
     zero_infinity: bool,
     emissions: Tensor,
@@ -240,6 +243,7 @@ def losses_tensor(
     return out if emissions.is_cpu else out.to(emissions.device)
 
 
+@checked
 def tensor(
     graphs: ag.Graph | Sequence[ag.Graph],
     *,
@@ -281,7 +285,10 @@ def tensor(
     """
     is_list = not isinstance(graphs, ag.Graph)
     if is_list and not isinstance(graphs, Sequence):
-        raise TypeError(f"tensor: expected a graph or a list, but got {type(graphs).__name__}")
+        raise TypeError(
+            "tensor: graphs must be a Graph or a list of Graphs, but it is of type "
+            f"{type(graphs).__name__}"
+        )
     refuse_transforms("tensor")
     batch: Sequence[ag.Graph] = graphs if is_list else [graphs]  # type: ignore[assignment,list-item]
     output = _Output(batch, is_list, _core.find_sources(batch))

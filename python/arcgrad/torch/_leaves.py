@@ -16,6 +16,7 @@ from torch.autograd import forward_ad
 
 import arcgrad as ag
 from arcgrad import _core
+from arcgrad._arguments import explained
 
 Array = npt.NDArray[Any]
 Layout = Literal["BTC", "TBC", "TC", "arcs"]
@@ -106,6 +107,32 @@ def check_tensor(op: str, x: Any) -> None:
         raise TypeError(f"{op}: the tensor must be dense, but its layout is {x.layout}")
 
 
+def to_counts(op: str, lengths: Any, width: int | None = None) -> Array:
+    """Lengths as an array. Those of a mask of bools are the numbers of its leading ones.
+
+    ``width`` is the number of columns that a mask must have.
+    """
+    try:
+        array = np.asarray(to_ints(lengths))
+    except ValueError as error:
+        raise TypeError(f"{op}: lengths must be array-like, but NumPy says: {error}") from None
+    if array.dtype != np.bool_:
+        return array
+    mask = np.atleast_2d(array)
+    if mask.ndim > 2 or width not in (None, mask.shape[1]):
+        raise ValueError(
+            f"{op}: a mask of lengths must have the shape [B, {width}], but its shape is "
+            f"{list(array.shape)}"
+        )
+    holes = (mask[:, 1:] & ~mask[:, :-1]).any(1)
+    if holes.any():
+        raise ValueError(
+            f"{op}: each row of a mask of lengths must be true up to a length and false after it, "
+            f"but row {holes.argmax()} has true after false"
+        )
+    return np.asarray(mask.sum(1))
+
+
 def _prepare(op: str, x: Tensor) -> Tensor:
     """Check a tensor and move it to the host."""
     check_tensor(op, x)
@@ -144,7 +171,7 @@ def borrow(
         layout = "TC"
         shape, strides = (1, *shape), (0, *strides)
         if lengths is not None:
-            lengths = np.reshape(to_ints(lengths), -1)
+            lengths = to_counts(op, lengths, shape[1]).reshape(-1)
     elif len(shape) == 3:
         layout = "BTC"
         if not batch_first:
@@ -166,6 +193,7 @@ def borrow(
     )
 
 
+@explained
 def emissions(
     x: Tensor, lengths: Any = None, *, batch_first: bool = True
 ) -> ag.Graph | list[ag.Graph]:
@@ -180,7 +208,8 @@ def emissions(
         x: A tensor ``[B, T, C]``, or ``[T, C]`` for a single example. float16 and bfloat16 are
             computed in float32. A tensor on another device is moved to the host.
         lengths: The number of frames of each example; by default all of them. Frames beyond are
-            padding: they are never read, and their gradient is 0.
+            padding: they are never read, and their gradient is 0. Or a mask ``[B, T]`` of bools,
+            true up to the length of each example, also if time comes first.
         batch_first: Whether the tensor is ``[B, T, C]`` rather than ``[T, B, C]``.
 
     Returns:
@@ -210,6 +239,7 @@ def graph(graph: ag.Graph, weights: Tensor) -> ag.Graph: ...
 def graph(graph: Sequence[ag.Graph], weights: Tensor) -> list[ag.Graph]: ...
 @overload
 def graph(graph: ag.Graph, weights: Tensor, *, batch: bool) -> Any: ...
+@explained
 def graph(
     graph: ag.Graph | Sequence[ag.Graph], weights: Tensor, *, batch: bool = False
 ) -> ag.Graph | list[ag.Graph]:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 import arcgrad as ag
 
-from ._leaves import to_ints
+from ._leaves import to_counts, to_ints
 
 Lengths = npt.NDArray[np.int64]
 
@@ -43,7 +43,8 @@ class Targets:
     ) -> None:
         self._op, self.num_labels, self.dtype, self.size = op, num_labels, dtype, batch
         self.labels = _read(op, targets)
-        self.lengths = None if lengths is None else _read_lengths(op, lengths)
+        width = None if isinstance(self.labels, list) else self.labels.shape[-1]
+        self.lengths = None if lengths is None else _read_lengths(op, lengths, width)
         self._sizes = self.lengths
         count = batch if self.lengths is None else len(self.lengths)
         if isinstance(self.labels, list):
@@ -135,7 +136,7 @@ class Targets:
 
 
 def _read(op: str, targets: Any) -> Any:
-    if isinstance(targets, Tensor | np.ndarray):
+    if isinstance(targets, (Tensor, np.ndarray)):
         array = to_ints(targets)
         if array.ndim not in (1, 2):
             raise ValueError(
@@ -171,16 +172,8 @@ def _read(op: str, targets: Any) -> Any:
     return found
 
 
-def _read_lengths(op: str, lengths: Any) -> Lengths:
-    array: Any = to_ints(lengths)
-    if not isinstance(array, np.ndarray):
-        try:
-            array = np.asarray(array)
-        except ValueError:  # NumPy's, of nested lists
-            raise TypeError(
-                f"{op}: target_lengths must be whole numbers in one dimension, but they are "
-                f"{lengths!r}"
-            ) from None
+def _read_lengths(op: str, lengths: Any, width: int | None) -> Lengths:
+    array = to_counts(op, lengths, width)
     if array.ndim == 0:
         array = array[None]
     if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import arcgrad as ag
+from arcgrad._arguments import checked
 
 from ._leaves import graph
 from ._parameters import check_fingerprint, fingerprint
@@ -34,6 +35,7 @@ class ASGLoss(SequenceLoss):
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
         zero_infinity: Count an infinite loss, of a target that does not fit, as 0.
         nan: ``"raise"`` or ``"propagate"``.
+        infeasible: ``"raise"`` for a target that does not fit, or ``"propagate"``.
 
     Attributes:
         num_labels: The number of labels that emissions ``[B, T, num_labels]`` must have:
@@ -49,6 +51,7 @@ class ASGLoss(SequenceLoss):
     torch.Size([28, 27])
     """
 
+    @checked
     def __init__(
         self,
         num_tokens: int,
@@ -58,8 +61,11 @@ class ASGLoss(SequenceLoss):
         reduction: Reduction = "mean",
         zero_infinity: bool = False,
         nan: Literal["raise", "propagate"] = "raise",
+        infeasible: Literal["raise", "propagate"] = "propagate",
     ) -> None:
-        super().__init__(reduction=reduction, zero_infinity=zero_infinity, nan=nan)
+        super().__init__(
+            reduction=reduction, zero_infinity=zero_infinity, nan=nan, infeasible=infeasible
+        )
         if num_tokens < 1 or repeats < 0:
             raise ValueError(
                 "ASGLoss: there must be at least one token and 0 or more repeats, but there are "

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 
 import arcgrad as ag
+from arcgrad._arguments import checked
 
 from ._function import tensor
-from ._leaves import check_tensor, emissions, graph
+from ._leaves import check_tensor, emissions, graph, to_counts
 from ._parameters import ChecksState, check_fingerprint, fingerprint
 from .sequence import least_frames
 
@@ -30,8 +31,10 @@ class ConvTransducer1d(ChecksState):
     .. math:: H'_{t, i} = \operatorname{logadd}_{p \in K_i \circ R(H_{st : st + k})} s(p)
 
     Windows, strides, padding and dilation are as in :class:`torch.nn.Conv1d`, but channels come
-    last. Padding is a score of 0 for every label. All kernels, windows and examples are computed in
-    one fused call. It is differentiable twice with respect to the input and the arc weights.
+    last. Padding is a score of 0 for every label, before ``normalize``: with ``"pre"`` all labels
+    of a padded frame have the probability ``1 / in_channels``. All kernels, windows and examples
+    are computed in one fused call. It is differentiable twice with respect to the input and the arc
+    weights.
 
     Args:
         in_channels: The number of labels.
@@ -53,7 +56,7 @@ class ConvTransducer1d(ChecksState):
         viterbi: Take the score of the best path instead of the sum over all.
         scale: Divide scores by the kernel size (``"linear"``) or its square root (``"sqrt"``), so
             that they do not grow with it.
-        normalize: ``"pre"`` applies ``log_softmax`` to the input and ``exp`` to the scores,
+        normalize: ``"pre"`` applies ``log_softmax`` to the padded input and ``exp`` to the scores,
             ``"post"`` applies ``softmax`` to the scores.
         floor: The least score, applied before ``normalize``. Without one, a kernel that matches no
             path of a window has the score -inf. Its gradient is 0 in any case.
@@ -84,6 +87,7 @@ class ConvTransducer1d(ChecksState):
 
     weight: Tensor
 
+    @checked
     def __init__(
         self,
         in_channels: int,
@@ -159,6 +163,8 @@ class ConvTransducer1d(ChecksState):
     def output_lengths(self, lengths: Any) -> Tensor:
         """The lengths of the outputs for inputs of these lengths."""
         span = self.dilation * (self.kernel_size - 1) + 1
+        if torch.as_tensor(lengths).dtype is torch.bool:
+            lengths = to_counts("ConvTransducer1d", lengths)
         room = torch.as_tensor(lengths) + (sum(self._pads) - span)
         return (torch.div(room, self.stride, rounding_mode="floor") + 1).clamp_min(0)
 
@@ -183,7 +189,8 @@ class ConvTransducer1d(ChecksState):
         batch = x.unsqueeze(0) if x.dim() == 2 else x.transpose(0, 1) if is_turned else x
         sizes = None
         if lengths is not None:
-            sizes = torch.as_tensor(lengths, device=x.device).reshape(-1)
+            counts = to_counts("ConvTransducer1d", lengths, batch.shape[1])
+            sizes = torch.as_tensor(counts, device=x.device).reshape(-1)
             batch = _zero_beyond(batch, sizes)
         batch = nn.functional.pad(batch, (0, 0, *self._pads))
         if self.normalize == "pre":

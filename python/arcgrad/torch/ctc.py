@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 import arcgrad as ag
+from arcgrad._arguments import checked
 
 from ._targets import Targets
 from .sequence import Graphs, Reduction, SequenceLoss, check_options
@@ -27,6 +28,7 @@ class CTCLoss(SequenceLoss):
         zero_infinity: Count an infinite loss, of a target that does not fit, as 0.
         from_logits: Apply ``log_softmax`` to the input as part of the loss.
         nan: ``"raise"`` for NaN or +inf in the input, or ``"propagate"`` as torch does.
+        infeasible: ``"raise"`` for a target that does not fit, or ``"propagate"`` infinity.
 
     Called with the input ``[T, B, C]`` or ``[T, C]``, targets (padded ``[B, S]`` or concatenated),
     input lengths and target lengths.
@@ -42,6 +44,7 @@ class CTCLoss(SequenceLoss):
 
     batch_first = False
 
+    @checked
     def __init__(
         self,
         blank: int = 0,
@@ -50,8 +53,11 @@ class CTCLoss(SequenceLoss):
         *,
         from_logits: bool = False,
         nan: Literal["raise", "propagate"] = "raise",
+        infeasible: Literal["raise", "propagate"] = "propagate",
     ) -> None:
-        super().__init__(reduction=reduction, zero_infinity=zero_infinity, nan=nan)
+        super().__init__(
+            reduction=reduction, zero_infinity=zero_infinity, nan=nan, infeasible=infeasible
+        )
         self.blank, self.from_logits = blank, from_logits
 
     def extra_repr(self) -> str:
@@ -67,12 +73,12 @@ class CTCLoss(SequenceLoss):
 
 
 @cache
-def _loss(blank: int, from_logits: bool, nan: Any) -> CTCLoss:
-    return CTCLoss(blank, from_logits=from_logits, nan=nan)
+def _loss(blank: int, from_logits: bool, nan: Any, infeasible: Any) -> CTCLoss:
+    return CTCLoss(blank, from_logits=from_logits, nan=nan, infeasible=infeasible)
 
 
-def _handle(blank: int, from_logits: bool, nan: Any) -> int:
-    return _loss(blank, from_logits, nan)._handle
+def _handle(*options: Any) -> int:
+    return _loss(*options)._handle
 
 
 def ctc_loss(
@@ -86,6 +92,7 @@ def ctc_loss(
     *,
     from_logits: bool = False,
     nan: Literal["raise", "propagate"] = "raise",
+    infeasible: Literal["raise", "propagate"] = "propagate",
 ) -> Tensor:
     """A drop-in for :func:`torch.nn.functional.ctc_loss`; :class:`CTCLoss` has the details.
 
@@ -99,6 +106,7 @@ def ctc_loss(
         zero_infinity: Count an infinite loss, of a target that does not fit, as 0.
         from_logits: Apply ``log_softmax`` to the input as part of the loss.
         nan: ``"raise"`` for NaN or +inf in the input, or ``"propagate"``.
+        infeasible: ``"raise"`` for a target that does not fit, or ``"propagate"`` infinity.
 
     Returns:
         A tensor ``[]``, or with ``reduction="none"`` one entry per example.
@@ -111,10 +119,19 @@ def ctc_loss(
     >>> loss = agt.ctc_loss(logits, torch.tensor([[1, 2]]), [4], [2], from_logits=True)
     >>> loss.backward()
     """
-    check_options("ctc_loss", reduction, nan)
+    check_options("ctc_loss", reduction, nan, infeasible)
     call = log_probs, targets, input_lengths, target_lengths, (), reduction, zero_infinity
     if torch.compiler.is_compiling():
         from ._compiled import compiled_loss, constant
 
-        return compiled_loss(constant(_handle, blank, from_logits, nan), *call)
-    return _loss(blank, from_logits, nan)._compute(*call)
+        return compiled_loss(constant(_handle, blank, from_logits, nan, infeasible), *call)
+    try:
+        loss = _loss(blank, from_logits, nan, infeasible)
+    except TypeError as error:
+        if not str(error).startswith("unhashable"):
+            raise
+        raise TypeError(
+            "ctc_loss: blank must be a whole number and from_logits True or False, but they are "
+            f"{blank!r} and {from_logits!r}"
+        ) from None
+    return loss._compute(*call)

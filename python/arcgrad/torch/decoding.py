@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 import arcgrad as ag
+from arcgrad._arguments import checked
 
 from ._leaves import borrow
 from ._targets import Targets
@@ -51,9 +52,7 @@ def _spells_everything(tokens: ag.tokens.Tokens) -> bool:
     return tokens.blank != "forced" and limits == (1, None, 0, None) and not tokens.overrides
 
 
-def _num_labels(op: str, emissions: Tensor) -> int:
-    if not isinstance(emissions, Tensor):
-        raise TypeError(f"{op}: expected a tensor, but got {type(emissions).__name__}")
+def _num_labels(emissions: Tensor) -> int:
     return emissions.shape[-1] if emissions.dim() else 1
 
 
@@ -128,6 +127,7 @@ def _best_of_each_frame(op: str, emissions: Tensor, lengths: Any) -> list[list[i
     return found
 
 
+@checked
 def viterbi(
     emissions: Tensor,
     lengths: Any = None,
@@ -158,10 +158,11 @@ def viterbi(
     """
     op = "viterbi"
     if tokens is None:
-        tokens = ag.tokens.Tokens.ctc(_num_labels(op, emissions), blank)
+        tokens = ag.tokens.Tokens.ctc(_num_labels(emissions), blank)
     return best_labels(op, emissions, lengths, tokens, transitions)
 
 
+@checked
 def forced_align(
     emissions: Tensor,
     targets: Any,
@@ -199,7 +200,7 @@ def forced_align(
     """
     op = "forced_align"
     if tokens is None:
-        tokens = ag.tokens.Tokens.ctc(_num_labels(op, emissions), blank)
+        tokens = ag.tokens.Tokens.ctc(_num_labels(emissions), blank)
     _check_labels(op, emissions, tokens)
     batch = 1 if emissions.dim() == 2 else emissions.shape[0]
     if batch == 0:
@@ -229,19 +230,23 @@ def _spans(path: ag.Graph, emissions: ag.Graph) -> list[TokenSpan]:
     is_frame = frames != ag.epsilon
     # An alignment has each token as the output label of its first frame.
     is_begin = outputs != ag.epsilon
-    begins = (np.cumsum(is_frame) - 1)[is_begin].tolist()
-    frames = frames[is_frame].tolist()
-    weights = np.asarray(emissions.weights_view())
-    spans = []
-    stops = [*begins[1:], len(frames)]
-    for token, begin, stop in zip(outputs[is_begin].tolist(), begins, stops, strict=False):
-        end = begin + 1
-        while end < stop and frames[end] == token:
-            end += 1
-        spans.append(TokenSpan(token, begin, end, float(np.mean(weights[begin:end, token]))))
-    return spans
+    tokens = outputs[is_begin]
+    if not tokens.size:
+        return []
+    begins = (np.cumsum(is_frame) - 1)[is_begin]
+    frames = frames[is_frame]
+    # A token ends where another label or the next token begins.
+    changes = np.append(np.flatnonzero(np.diff(frames)) + 1, len(frames))
+    ends = changes[np.searchsorted(changes, begins, side="right")]
+    ends = np.minimum(ends, np.append(begins[1:], len(frames)))
+    scores = np.zeros(len(frames) + 1)
+    scores[:-1] = emissions.weights_view()[np.arange(len(frames)), frames]
+    sums = np.add.reduceat(scores, np.stack([begins, ends], 1).ravel())[::2]
+    columns = tokens, begins, ends, sums / (ends - begins)
+    return list(map(TokenSpan, *(column.tolist() for column in columns)))
 
 
+@checked
 def beam_search(
     emissions: Tensor,
     graph: ag.Graph | Sequence[ag.Graph] | None = None,
@@ -279,7 +284,7 @@ def beam_search(
     """
     op = "beam_search"
     if graph is None:
-        graph = ag.tokens.Tokens.ctc(_num_labels(op, emissions), blank).graph()
+        graph = ag.tokens.Tokens.ctc(_num_labels(emissions), blank).graph()
     graphs = borrow(op, emissions, lengths, True)
     lattices = ag.beam_search(graph, graphs, beam=beam, max_active=max_active, lattice_beam=prune)
     if nbest is None:

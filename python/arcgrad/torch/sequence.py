@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -14,10 +15,11 @@ import torch
 from torch import Tensor
 
 import arcgrad as ag
+from arcgrad._arguments import checked
 
 from . import _registry
 from ._function import Floats, losses_tensor
-from ._leaves import borrow, check_tensor
+from ._leaves import borrow, check_tensor, to_counts
 from ._parameters import ChecksState
 from ._targets import Targets
 
@@ -26,14 +28,15 @@ Graphs = ag.Graph | Sequence[ag.Graph]
 """One graph for all examples, or one for each."""
 
 
-def check_options(op: str, reduction: str, nan: str) -> None:
-    """Raise ValueError for an unknown `reduction` or `nan`."""
-    if reduction not in ("none", "sum", "mean"):
+def check_options(op: str, reduction: str, nan: str, infeasible: str) -> None:
+    """Raise ValueError for an unknown `reduction`, `nan` or `infeasible`."""
+    if not isinstance(reduction, str) or reduction not in ("none", "sum", "mean"):
         raise ValueError(
             f"{op}: the reduction must be 'none', 'sum' or 'mean', but it is {reduction!r}"
         )
-    if nan not in ("raise", "propagate"):
-        raise ValueError(f"{op}: nan must be 'raise' or 'propagate', but it is {nan!r}")
+    for name, value in (("nan", nan), ("infeasible", infeasible)):
+        if not isinstance(value, str) or value not in ("raise", "propagate"):
+            raise ValueError(f"{op}: {name} must be 'raise' or 'propagate', but it is {value!r}")
 
 
 class SequenceLoss(ChecksState):
@@ -56,10 +59,13 @@ class SequenceLoss(ChecksState):
             is 0 in any case; :meth:`explain_infeasible` says why.
         nan: ``"raise"`` for NaN or +inf in the emissions, or ``"propagate"``: the loss and the
             gradient of that example are NaN.
+        infeasible: ``"propagate"`` an infinite loss, or ``"raise"`` a ValueError that names the
+            example, its target, and the frame at which its alignments end, if they do.
 
     Called with emissions ``[B, T, C]`` (or ``[T, C]`` for one example), targets, the lengths of the
     emissions and of the targets. Targets are padded ``[B, S]``, concatenated in one dimension, or
-    a list of label sequences or graphs.
+    a list of label sequences or graphs. Instead of lengths there may be masks ``[B, T]`` and
+    ``[B, S]`` of bools, true up to the length of each example.
 
     >>> import torch, arcgrad as ag, arcgrad.torch as agt
     >>> tokens = ag.tokens.Tokens.ctc(num_labels=4)
@@ -73,6 +79,7 @@ class SequenceLoss(ChecksState):
 
     batch_first = True
 
+    @checked
     def __init__(
         self,
         alignments: Graphs | Callable[[list[Any]], Graphs] | None = None,
@@ -81,16 +88,18 @@ class SequenceLoss(ChecksState):
         reduction: Reduction = "mean",
         zero_infinity: bool = False,
         nan: Literal["raise", "propagate"] = "raise",
+        infeasible: Literal["raise", "propagate"] = "propagate",
     ) -> None:
         super().__init__()
-        check_options(self._name(), reduction, nan)
+        check_options(self._name(), reduction, nan, infeasible)
         if isinstance(normalizer, str) and normalizer != "emissions":
             raise ValueError(
                 f"{self._name()}: the normalizer must be 'emissions', None, a graph or a function, "
                 f"but it is {normalizer!r}"
             )
         self._alignments, self._normalizer = alignments, normalizer
-        self.reduction, self.zero_infinity, self.nan = reduction, zero_infinity, nan
+        self.reduction, self.zero_infinity = reduction, zero_infinity
+        self.nan, self.infeasible = nan, infeasible
         self._handle = _registry.register(self)
 
     def _name(self) -> str:
@@ -223,7 +232,27 @@ class SequenceLoss(ChecksState):
         scores = self.emissions(emissions, targets)
         graphs = borrow(name, scores, lengths, self.batch_first, is_final=is_final)
         losses = _loss_graphs(name, graphs, alignments, normalizer)
+        if self.infeasible == "raise":
+            self._check_feasible(losses, targets, graphs, alignments)
         return losses_tensor(losses, factors, zero_infinity, emissions)
+
+    def _check_feasible(
+        self,
+        losses: list[ag.Graph],
+        targets: Targets,
+        emissions: list[ag.Graph],
+        alignments: Graphs,
+    ) -> None:
+        for i, loss in enumerate(losses):
+            if not loss.item() < math.inf:
+                target = targets.sequences()[i]
+                is_graph = isinstance(target, ag.Graph)
+                shown = "its graph" if is_graph else np.asarray(target).tolist()
+                raise ValueError(
+                    f"{self._name()} (element {i} of {len(losses)}): the target must have an "
+                    f"alignment with a finite score, but {shown} has none: "
+                    + _explain(_graph_of(alignments, i), emissions[i])
+                )
 
     def explain_infeasible(
         self, emissions: Tensor, targets: Any, lengths: Any = None, target_lengths: Any = None
@@ -238,18 +267,19 @@ class SequenceLoss(ChecksState):
         read = self._read(emissions, targets, target_lengths)
         with torch.no_grad():
             weights = self.weights()
-            losses = self._score(emissions, read, lengths, weights, None, False)
-            alignments, _ = self.graphs(read, *weights)
-        shape = emissions.shape if emissions.dim() == 3 else (1, *emissions.shape)
-        frames = shape[1] if self.batch_first or emissions.dim() == 2 else shape[0]
-        counts = [frames] * len(losses)
-        if lengths is not None:
-            counts = torch.as_tensor(lengths).reshape(-1).tolist()
-        graphs = [alignments] * len(losses) if isinstance(alignments, ag.Graph) else alignments
+            alignments, normalizer = self.graphs(read, *weights)
+            scores = self.emissions(emissions, read)
+            graphs = borrow(self._name(), scores, lengths, self.batch_first, is_final=True)
+            losses = _loss_graphs(self._name(), graphs, alignments, normalizer)
         return {
-            i: _explain(graphs[i], counts[i])
-            for i in (losses == torch.inf).nonzero().flatten().tolist()
+            i: _explain(_graph_of(alignments, i), graphs[i])
+            for i, loss in enumerate(losses)
+            if not loss.item() < math.inf
         }
+
+
+def _graph_of(graphs: Graphs, i: int) -> ag.Graph:
+    return graphs if isinstance(graphs, ag.Graph) else graphs[i if len(graphs) > 1 else 0]
 
 
 def _factors(reduction: str, targets: Targets) -> Floats | None:
@@ -291,7 +321,7 @@ def _find_bad(x: Tensor, lengths: Any, batch_dim: int) -> Tensor:
     by_example = _by_example(x, batch_dim)
     bad = (by_example.isnan() | by_example.isposinf()).any(-1)
     if lengths is not None:
-        counts = torch.as_tensor(lengths, device=x.device).reshape(-1, 1)
+        counts = torch.as_tensor(to_counts("lengths", lengths), device=x.device).reshape(-1, 1)
         bad &= torch.arange(bad.shape[1], device=x.device) < counts
     return bad.any(-1)
 
@@ -328,11 +358,46 @@ def least_frames(graphs: Sequence[ag.Graph]) -> list[float]:
     return [-score.item() for score in ag.viterbi_score(steps)]
 
 
-def _explain(alignments: ag.Graph, num_frames: int) -> str:
-    """Why no path of the alignments fits emissions of this length."""
+def _explain(alignments: ag.Graph, emissions: ag.Graph) -> str:
+    """Why no path of the alignments has a finite score with these emissions."""
     (shortest,) = least_frames([alignments])
-    if shortest == np.inf:
+    num_frames = emissions.num_nodes() - 1
+    if shortest == math.inf:
         return "the target has no alignment at all"
     if shortest > num_frames:
         return f"the target needs at least {shortest:.0f} frames, but there are {num_frames}"
+    if (end := _find_end(alignments, emissions)) is not None:
+        frame, labels, reason = end
+        return (
+            f"no alignment has a finite score beyond frame {frame}, whose label must be "
+            f"{' or '.join(map(str, labels))}, because {reason}"
+        )
     return f"every alignment has a score of -inf, or its length is not {num_frames} frames"
+
+
+def _find_end(alignments: ag.Graph, emissions: ag.Graph) -> tuple[int, list[int], str] | None:
+    """The first frame that no path reaches with a finite score, its possible labels, and why."""
+    src, dst, _, label, weight = alignments.arcs()
+    scores = np.asarray(emissions.weights_view())
+    is_epsilon, is_finite = label == ag.epsilon, weight > -np.inf
+    live = np.zeros(alignments.num_nodes(), np.bool_)
+    live[alignments.start()] = True
+    for frame, row in enumerate(scores):
+        for _ in range(len(live)):  # at most: a longer epsilon path passes a node twice
+            found = dst[is_epsilon & is_finite & live[src]]
+            if live[found].all():
+                break
+            live[found] = True
+        usable = live[src] & ~is_epsilon
+        taken = usable & is_finite
+        taken[taken] = row[label[taken]] > -np.inf
+        if not taken.any():
+            if not usable.any():
+                return None  # all paths are shorter
+            reason = "the weights of its arcs are -inf"
+            if (usable & is_finite).any():
+                reason = "its emission is -inf"
+            return frame, np.unique(label[usable]).tolist(), reason
+        live[:] = False
+        live[dst[taken]] = True
+    return None

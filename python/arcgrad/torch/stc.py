@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 import arcgrad as ag
+from arcgrad._arguments import checked
 
 from ._leaves import to_host
 from ._targets import Targets
@@ -38,6 +39,7 @@ class STCLoss(SequenceLoss):
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
         zero_infinity: Count an infinite loss, of a target that does not fit, as 0.
         nan: ``"raise"`` or ``"propagate"``.
+        infeasible: ``"raise"`` for a target that does not fit, or ``"propagate"``.
 
     >>> import torch, arcgrad.torch as agt
     >>> loss = agt.STCLoss(p0=0.5, plast=0.9, half_life=1000)
@@ -47,6 +49,7 @@ class STCLoss(SequenceLoss):
 
     penalty_steps: Tensor
 
+    @checked
     def __init__(
         self,
         blank: int = 0,
@@ -59,8 +62,11 @@ class STCLoss(SequenceLoss):
         reduction: Reduction = "mean",
         zero_infinity: bool = False,
         nan: Literal["raise", "propagate"] = "raise",
+        infeasible: Literal["raise", "propagate"] = "propagate",
     ) -> None:
-        super().__init__(reduction=reduction, zero_infinity=zero_infinity, nan=nan)
+        super().__init__(
+            reduction=reduction, zero_infinity=zero_infinity, nan=nan, infeasible=infeasible
+        )
         if not (0.0 < p0 <= 1.0 and 0.0 < plast <= 1.0 and half_life > 0.0):
             raise ValueError(
                 "STCLoss: p0 and plast must be probabilities above 0 and half_life must be "

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import arcgrad as ag
+from arcgrad._arguments import checked
 
 from ._leaves import graph
 from ._parameters import check_fingerprint, fingerprint
@@ -42,6 +43,7 @@ class TransducerLoss(SequenceLoss):
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
         zero_infinity: Count an infinite loss, of a target that does not fit, as 0.
         nan: ``"raise"`` or ``"propagate"``.
+        infeasible: ``"raise"`` for a target that does not fit, or ``"propagate"``.
 
     Attributes:
         tokens: How frames spell tokens.
@@ -55,6 +57,7 @@ class TransducerLoss(SequenceLoss):
 
     transitions: Tensor | None
 
+    @checked
     def __init__(
         self,
         tokens: int | Sequence[str] | ag.tokens.Tokens,
@@ -69,8 +72,11 @@ class TransducerLoss(SequenceLoss):
         reduction: Reduction = "mean",
         zero_infinity: bool = False,
         nan: Literal["raise", "propagate"] = "raise",
+        infeasible: Literal["raise", "propagate"] = "propagate",
     ) -> None:
-        super().__init__(reduction=reduction, zero_infinity=zero_infinity, nan=nan)
+        super().__init__(
+            reduction=reduction, zero_infinity=zero_infinity, nan=nan, infeasible=infeasible
+        )
         if isinstance(tokens, ag.tokens.Tokens):
             if (blank, blank_label, allow_repeats) != ("none", 0, True):
                 raise ValueError(

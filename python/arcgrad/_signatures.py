@@ -1,0 +1,155 @@
+"""The signatures of the functions of the core, and what is wrong with a call that does not fit.
+
+Importing this module wraps the functions and methods of ``_core``, so that ``inspect.signature``
+can read them and an error names the argument that does not fit.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import functools
+import inspect
+import operator
+import os
+import re
+import types
+import typing
+from typing import Any
+
+import numpy
+
+from . import _core
+from ._arguments import find_problem, refusal
+
+_EMPTY = inspect.Parameter.empty
+
+
+@functools.cache
+def _overloads(function: Any) -> list[inspect.Signature]:
+    """The signature of each overload of a function of nanobind, ``self`` included."""
+    found = []
+    for text, _, defaults in function.__nb_signature__:
+        text = text.rpartition("\n")[2]
+        # Shapes of arrays and references to defaults are not Python.
+        text = re.sub(r"(numpy\.)?\bndarray\[dtype=[^]]*\]", "numpy.ndarray", text)
+        text = re.sub(r"\\(\d+)", r"_defaults[\1]", text)
+        text = re.sub(r"^def \w+", "def _function", text)
+        scope = vars(_core) | {
+            "arcgrad": types.SimpleNamespace(_core=_core),
+            "collections": collections,
+            "numpy": numpy,
+            "os": os,
+            "typing": typing,
+            "_defaults": defaults,
+        }
+        exec(compile(f"{text}: ...", "<signature>", "exec", dont_inherit=True), scope)
+        found.append(inspect.signature(scope["_function"]))
+    return found
+
+
+@functools.cache
+def find_signature(function: Any) -> inspect.Signature:
+    """The signature of a function of nanobind. Annotations of overloads are joined."""
+    overloads = _overloads(function)
+    first = overloads[0]
+    parameters = [
+        parameter.replace(
+            annotation=_join(
+                s.parameters[name].annotation for s in overloads if name in s.parameters
+            )
+        )
+        for name, parameter in first.parameters.items()
+    ]
+    return inspect.Signature(
+        parameters, return_annotation=_join(s.return_annotation for s in overloads)
+    )
+
+
+def _join(annotations: Any) -> Any:
+    listed = list(dict.fromkeys(annotations))
+    return listed[0] if len(listed) == 1 else functools.reduce(operator.or_, listed)
+
+
+def explain_call(
+    function: Any, error: TypeError, args: list[Any], named: dict[str, Any]
+) -> Exception | None:
+    """The exception for a call that fits no overload; None if the error is another one."""
+    if not str(error).startswith(f"{function.__name__}(): incompatible function arguments"):
+        return None
+    op = function.__name__
+    signatures = _overloads(function)
+    if type(function).__name__ == "nb_method":
+        owner = function.__qualname__.rpartition(".")[0]
+        if op == "__init__":
+            op = owner
+        elif not args or type(args[0]).__name__ != owner:
+            return TypeError(f"{op}: it must be called on a {owner}, but it is not")
+        args = args[1:]
+        signatures = [_without_self(signature) for signature in signatures]
+    found = [_match(op, signature, args, named) for signature in signatures]
+    problems = [problem for problem in found if problem is not None]
+    if len(problems) < len(found):
+        return TypeError(f"{op}: arguments must be made by their classes, but one is not")
+    # The overload that takes the most arguments is the one that was meant.
+    most = max(place for place, _, _ in problems)
+    _, name, first = next(problem for problem in problems if problem[0] == most)
+    closest = [s for s, (place, _, _) in zip(signatures, problems, strict=True) if place == most]
+    values = dict(zip(closest[0].parameters, args, strict=False)) | named
+    if name not in values or not all(name in signature.parameters for signature in closest):
+        return first
+    wanted = _join(signature.parameters[name].annotation for signature in closest)
+    whole = find_problem(values[name], wanted)
+    return refusal(op, _title(name), whole) if whole else first
+
+
+def _without_self(signature: inspect.Signature) -> inspect.Signature:
+    return signature.replace(parameters=list(signature.parameters.values())[1:])
+
+
+def _title(name: str) -> str:
+    return f"the {name} graph" if name in ("first", "second") else name
+
+
+def _match(
+    op: str, signature: inspect.Signature, args: list[Any], named: dict[str, Any]
+) -> tuple[int, str, Exception] | None:
+    """The place and the name of the first argument that does not fit, and the exception."""
+    parameters = list(signature.parameters.values())
+    positional = [p for p in parameters if p.kind is not p.KEYWORD_ONLY]
+    if len(args) > len(positional):
+        rule = f"at most {len(positional)} arguments" if positional else "no arguments"
+        error = f"{op}: there must be {rule} by position, but there are {len(args)}"
+        return -1, "", TypeError(error)
+    values = dict(zip((p.name for p in positional), args, strict=False))
+    for name, value in named.items():
+        if name in values:
+            error = f"{op}: {name} must be given once, but it is given by position and by name"
+            return -1, "", TypeError(error)
+        if name not in signature.parameters:
+            known = ", ".join(p.name for p in parameters) or "no name"
+            error = f"{op}: the name of an argument must be {known}, but one is {name}"
+            return -1, "", TypeError(error)
+        values[name] = value
+    for place, parameter in enumerate(parameters):
+        name = parameter.name
+        if name not in values:
+            if parameter.default is _EMPTY:
+                return place, name, TypeError(f"{op}: {name} must be given, but it is missing")
+            continue
+        if problem := find_problem(values[name], parameter.annotation):
+            return place, name, refusal(op, _title(name), problem)
+    return None
+
+
+def _wrap() -> None:
+    owners = [_core, *(c for c in vars(_core).values() if isinstance(c, type))]
+    for owner in owners:
+        for name, value in list(vars(owner).items()):
+            kind = type(value).__name__
+            # Operators return NotImplemented instead of raising an error.
+            if kind in ("nb_func", "nb_method") and (name == "__init__" or name[:2] != "__"):
+                setattr(owner, name, _core.wrap_function(value, kind == "nb_method"))
+
+
+_core.set_explainers(explain_call, find_signature)
+_wrap()
