@@ -21,7 +21,7 @@ bool is_array(nb::handle values) {
   if (!nb::ndarray_check(values)) return false;
   if (PyObject_Size(values.ptr()) >= 0) return true;
   PyErr_Clear();
-  return false;
+  return nb::hasattr(values, "__dlpack__");
 }
 
 std::string show(nb::handle object) {

@@ -78,6 +78,13 @@ PyObject* get_signature(PyObject* self, void*) {
   return PyObject_CallFunctionObjArgs(find_signature, inner_of(self), nullptr);
 }
 
+/// By this name tools such as Sphinx look for the function that another one stands for.
+PyObject* get_wrapped(PyObject* self, void*) {
+  PyObject* const inner = inner_of(self);
+  Py_INCREF(inner);
+  return inner;
+}
+
 PyObject* represent(PyObject* self) {
   PyObject* const name = PyObject_GetAttrString(inner_of(self), "__qualname__");
   PyObject* const out = name ? PyUnicode_FromFormat("<function %U>", name) : nullptr;
@@ -102,6 +109,7 @@ PyMemberDef members[] = {
     {nullptr, 0, 0, 0, nullptr}};
 PyGetSetDef properties[] = {{"__doc__", get_doc, nullptr, nullptr, nullptr},
                             {"__signature__", get_signature, nullptr, nullptr, nullptr},
+                            {"__wrapped__", get_wrapped, nullptr, nullptr, nullptr},
                             {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyMethodDef methods[] = {{"__reduce__", reduce, METH_NOARGS, nullptr},
                          {nullptr, nullptr, 0, nullptr}};

@@ -142,13 +142,15 @@ def _match(
 
 
 def _wrap() -> None:
-    owners = [_core, *(c for c in vars(_core).values() if isinstance(c, type))]
+    owners: list[Any] = [_core, *(c for c in vars(_core).values() if isinstance(c, type))]
     for owner in owners:
         for name, value in list(vars(owner).items()):
             kind = type(value).__name__
             # Operators return NotImplemented instead of raising an error.
             if kind in ("nb_func", "nb_method") and (name == "__init__" or name[:2] != "__"):
-                setattr(owner, name, _core.wrap_function(value, kind == "nb_method"))
+                function: Any = _core.wrap_function(value, kind == "nb_method")
+                is_static = kind == "nb_func" and owner is not _core
+                setattr(owner, name, staticmethod(function) if is_static else function)
 
 
 _core.set_explainers(explain_call, find_signature)

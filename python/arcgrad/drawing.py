@@ -70,8 +70,6 @@ def draw(
     >>> import arcgrad as ag
     >>> ag.draw(ag.chain_graph([2, 0, 1]), "cab.svg", ["a", "b", "c"])
     """
-    if not isinstance(graph, Graph):
-        raise TypeError(f"draw: a Graph is needed, but its type is {type(graph).__name__}")
     path = Path(file_name)
     kind = path.suffix[1:].lower()
     if kind not in FORMATS:

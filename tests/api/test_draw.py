@@ -192,7 +192,7 @@ def test_a_missing_folder_is_an_os_error(token, tmp_path):
 
 
 def test_only_a_graph_can_be_drawn(token, tmp_path):
-    with pytest.raises(TypeError, match="draw: a Graph is needed, but its type is list"):
+    with pytest.raises(TypeError, match="draw: graph must be a Graph, but it is of type list"):
         ag.draw([token], tmp_path / "graph.svg")
 
 

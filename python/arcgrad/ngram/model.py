@@ -177,7 +177,8 @@ class Model:
 
         See :func:`backoff_graph`. A best path uses an n-gram or its back-off, whichever scores
         higher. So its score is the score of the model unless some n-gram is less probable than its
-        back-off. A sum over all paths counts both.
+        back-off, which is rare with ``"kneser_ney"`` but true of most sentences with ``"katz"``. A
+        sum over all paths counts both.
 
         >>> import arcgrad as ag
         >>> model = ag.ngram.estimate(ag.ngram.count(["abab", "ba", "bb"], 2), "kneser_ney")
