@@ -29,6 +29,8 @@ struct Function {
 /// Of arcgrad._signatures: the exception for a call that does not fit, and the signature.
 PyObject* explain_call = nullptr;
 PyObject* find_signature = nullptr;
+/// types.MethodType: the stable ABI has no function that makes a bound method.
+PyObject* method_type = nullptr;
 
 PyObject* inner_of(PyObject* self) { return reinterpret_cast<Function*>(self)->inner; }
 
@@ -98,7 +100,8 @@ PyObject* reduce(PyObject* self, PyObject*) {
 }
 
 PyObject* bind(PyObject* self, PyObject* instance, PyObject*) {
-  if (instance && instance != Py_None) return PyMethod_New(self, instance);
+  if (instance && instance != Py_None)
+    return PyObject_CallFunctionObjArgs(method_type, self, instance, nullptr);
   Py_INCREF(self);
   return self;
 }
@@ -149,6 +152,7 @@ nb::object wrap_function(nb::object inner, bool is_method) {
 }  // namespace
 
 void init_function(nb::module_& m) {
+  method_type = nb::object(nb::module_::import_("types").attr("MethodType")).release().ptr();
   m.def(
       "set_explainers",
       [](nb::object explain, nb::object signature) {

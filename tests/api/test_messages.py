@@ -10,6 +10,7 @@ import pytest
 import arcgrad as ag
 
 torch = pytest.importorskip("torch")
+agt = pytest.importorskip("arcgrad.torch")
 
 MODULES = ["", ".criterion", ".gtn", ".lexicon", ".ngram", ".tokens", ".torch"]
 
@@ -236,3 +237,47 @@ def refusal(function, first, arguments):
         ag.set_num_threads(threads)
         ag.set_history_limit(limit)
     return None
+
+
+def losses_and_layers():
+    x = torch.zeros(1, 4, 4)
+    call = {"targets": [[1]], "lengths": [4], "target_lengths": [1]}
+    yield agt.CTCLoss(), {"emissions": x.transpose(0, 1), **call}
+    for loss in (agt.TransducerLoss(4), agt.STCLoss(), agt.ASGLoss(4)):
+        yield loss, {"emissions": x, **call}
+    yield agt.ConvTransducer1d(4, [[1]], 2), {"x": x, "lengths": [4]}
+
+
+def methods():
+    lexicon, model = ag.lexicon.Lexicon(["a", "b", "ab"]), ag.ngram.estimate(counts())
+    ends = {"start": True, "end": True}
+    weighted = {"label": "ab", "weights": [0.0, 0.0, 0.0]}
+    yield lexicon.spell, {"text": "a"}
+    yield lexicon.graphemes_to_text, {"graphemes": [0]}
+    yield lexicon.pieces_to_text, {"labels": [0]}
+    yield lexicon.names, {"labels": [0]}
+    yield lexicon.count, {"label": "ab"}
+    yield lexicon.best, weighted
+    yield lexicon.sample, {**weighted, "number": 1, "seed": 1}
+    yield model.log_probs, {"order": 1}
+    yield model.next_scores, {"history": ["a"], "start": True}
+    yield model.score, {"sequence": ["a"], **ends}
+    yield model.perplexity, {"sequences": ["a"], **ends}
+    yield model.graph, {"calc_grad": True, "dtype": "float32"}
+    yield counts().values, {"order": 1}
+    yield counts().most_common, {"order": 1, "number": 1}
+    yield counts().prune, {"thresholds": [0, 0]}
+    yield counts().save, {"path": "counts.txt"}
+
+
+@pytest.mark.parametrize("calls", [losses_and_layers, methods])
+def test_junk_in_calls_of_objects_is_refused(calls, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    wrong = [
+        f"{call!r} {name}={junk!r}: {message}"
+        for call, good in calls()
+        for name in good
+        for junk in JUNK
+        if (message := refusal(call, [], {**good, name: junk}))
+    ]
+    assert not wrong, "\n".join(wrong[:40])

@@ -190,6 +190,10 @@ class ConvTransducer1d(ChecksState):
         sizes = None
         if lengths is not None:
             counts = to_counts("ConvTransducer1d", lengths, batch.shape[1])
+            if counts.dtype.kind not in "iuf":
+                raise TypeError(
+                    f"ConvTransducer1d: lengths must be numbers, but they are {counts.dtype}"
+                )
             sizes = torch.as_tensor(counts, device=x.device).reshape(-1)
             batch = _zero_beyond(batch, sizes)
         batch = nn.functional.pad(batch, (0, 0, *self._pads))
