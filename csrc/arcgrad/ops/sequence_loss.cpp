@@ -2,7 +2,8 @@
 
 #include "arcgrad/algorithms/batch.h"
 #include "arcgrad/algorithms/product.h"
-#include "arcgrad/autograd/elementwise.h"
+#include "arcgrad/autograd/arc_map.h"
+#include "arcgrad/core/semiring.h"
 #include "arcgrad/ops.h"
 #include "arcgrad/trellis/forward_score.h"
 
@@ -14,14 +15,30 @@ namespace {
 
 constexpr char kOp[] = "sequence_loss";
 
+/// The loss of an example without a path: infinite, with a gradient of zero.
+Graph infeasible_loss(const Graph& score) {
+  const Moved none[] = {{score, ArcMap::gather({-1})}};
+  return record(kOp, scalar_topology(), Weights::scalar(-kNegInf), {&score, 1},
+                make_moves_rule(none));
+}
+
 /// The losses as differences of forward scores, for graphs of any kind.
 std::vector<Graph> compose_losses(const std::vector<Graph>& graphs,
                                   const std::vector<Graph>& emissions, bool normalize) {
   const auto intersect = [](const Graph& a, const Graph& b) { return intersect_as(kOp, a, b); };
   const std::vector<Graph> scores =
       trellis::forward_scores(kOp, map2(kOp, intersect, graphs, emissions));
-  if (!normalize) return map(kOp, negate, scores);
-  return map2(kOp, subtract, trellis::forward_scores(kOp, emissions), scores);
+  const std::vector<Graph> totals =
+      normalize ? trellis::forward_scores(kOp, emissions) : std::vector<Graph>();
+  std::vector<Graph> losses;
+  for (size_t i = 0; i < scores.size(); ++i)
+    if (scores[i].item() == kNegInf)
+      losses.push_back(infeasible_loss(scores[i]));
+    else if (normalize)
+      losses.push_back(subtract(totals[totals.size() == 1 ? 0 : i], scores[i]));
+    else
+      losses.push_back(negate(scores[i]));
+  return losses;
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "arcgrad/autograd/elementwise.h"
+#include "arcgrad/core/semiring.h"
 #include "arcgrad/trellis/batch.h"
 
 namespace arcgrad::trellis {
@@ -22,8 +23,8 @@ class LossRule final : public Rule {
   void add(std::span<const Weights> deltas, std::span<Gradient* const> grads) const override {
     const size_t num_graphs = batch_->plan().graphs.size();
     std::vector<double> path_deltas, frame_deltas;
-    for (const Weights& delta : deltas) {
-      path_deltas.push_back(delta ? -delta[0] : 0.0);
+    for (size_t i = 0; i < deltas.size(); ++i) {
+      path_deltas.push_back(deltas[i] && is_feasible(i) ? -deltas[i][0] : 0.0);
       if (batch_->frames()) frame_deltas.push_back(-path_deltas.back());
     }
     const Batch::Flow flow{batch_.get(), std::move(path_deltas), grads.first(num_graphs),
@@ -33,14 +34,18 @@ class LossRule final : public Rule {
 
   std::vector<Graph> record(std::span<const Graph> deltas,
                             const std::vector<bool>& wanted) const override {
-    std::vector<Graph> path_deltas;
-    for (const Graph& delta : deltas) path_deltas.push_back(delta ? negated(delta) : delta);
+    std::vector<Graph> path_deltas, frame_deltas;
+    for (size_t i = 0; i < deltas.size(); ++i) {
+      frame_deltas.push_back(is_feasible(i) ? deltas[i] : nullptr);
+      path_deltas.push_back(frame_deltas[i] ? negated(deltas[i]) : nullptr);
+    }
     std::vector<Graph> grads = record_gradients(op, batch_, path_deltas, wanted);
     if (!batch_->frames()) return grads;
     const size_t num_graphs = batch_->plan().graphs.size();
     const std::vector<bool> emissions(wanted.begin() + static_cast<std::ptrdiff_t>(num_graphs),
                                       wanted.end());
-    const std::vector<Graph> of_frames = record_gradients(op, batch_->frames(), deltas, emissions);
+    const std::vector<Graph> of_frames =
+        record_gradients(op, batch_->frames(), frame_deltas, emissions);
     for (size_t e = 0; e < of_frames.size(); ++e) {
       Graph& grad = grads[num_graphs + e];
       if (of_frames[e]) grad = grad ? record_sum(op, grad, of_frames[e], 1.0) : of_frames[e];
@@ -49,6 +54,8 @@ class LossRule final : public Rule {
   }
 
  private:
+  /// Whether the graph accepts a path of the example. If not, the gradient of its loss is zero.
+  bool is_feasible(size_t example) const { return batch_->score(example) > kNegInf; }
   Graph negated(const Graph& delta) const {
     return record_moves(op, delta.topology_ptr(), {{delta, ArcMap::identity(), -1.0}});
   }
@@ -81,8 +88,10 @@ std::optional<std::vector<Graph>> sequence_losses(const char* op, const std::vec
   out.reserve(count);
   for (size_t i = 0; i < count; ++i) {
     if (!batch->is_fused(i)) return {};
-    const double normalizer = normalize ? frames->score(i) : 0.0;
-    out.emplace_back(scalar_topology(), Weights::scalar(normalizer - batch->score(i)));
+    // Without a path the normalizer may be -inf too, and the difference would be NaN.
+    const double score = batch->score(i);
+    const double normalizer = normalize && score > kNegInf ? frames->score(i) : 0.0;
+    out.emplace_back(scalar_topology(), Weights::scalar(normalizer - score));
   }
   if (!keep) return out;
   std::vector<Graph> inputs(batch->plan().graphs);
