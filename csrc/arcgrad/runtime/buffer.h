@@ -15,11 +15,15 @@ namespace arcgrad {
 /// the system.
 inline constexpr size_t kLarge = size_t{32} << 10;
 
-/// Returns at least `bytes` >= kLarge bytes, not zeroed. Declared here, because the inline
+/// Returns at least `bytes` >= kLarge bytes, not zeroed. Throws if that exceeds the memory limit,
+/// see memory_limit.h. Declared here, because the inline
 /// functions below call it and public headers include only public headers.
 void* allocate_large(size_t bytes);
 /// Puts memory of allocate_large(bytes) into the free list, which keeps at most 512 MB.
 void free_large(void* memory, size_t bytes) noexcept;
+/// Throws if `bytes` more would exceed the memory limit, even with an empty free list. For large
+/// arrays that do not come from here.
+void require_memory(size_t bytes);
 
 /// Takes large arrays from the free list, and leaves entries that are not given a value
 /// uninitialized.

@@ -18,6 +18,7 @@
 #include <cstdlib>
 
 #include "arcgrad/runtime/buffer.h"
+#include "arcgrad/runtime/memory_limit.h"
 #ifdef __linux__
 #include <sys/mman.h>
 #endif
@@ -61,6 +62,12 @@ class FreeList {
     in_use_.clear(std::memory_order_release);
   }
 
+  void clear() {
+    if (in_use_.test_and_set(std::memory_order_acquire)) return;
+    while (count_ > 0) std::free(remove(count_ - 1));
+    in_use_.clear(std::memory_order_release);
+  }
+
  private:
   void* remove(size_t i) {
     void* memory = blocks_[i].memory;
@@ -93,8 +100,9 @@ size_t round_up(size_t bytes) {
 void* allocate_large(size_t bytes) {
   const size_t size = round_up(bytes);
   if (void* memory = kept.take(size)) return memory;
+  require_memory(size);
   void* memory = std::aligned_alloc(size < kHuge ? kSmallPage : kHugePage, size);
-  if (!memory) throw std::bad_alloc();
+  if (!memory) fail_allocation(size);
 #ifdef __linux__
   if (size >= kHuge) madvise(memory, size, MADV_HUGEPAGE);
 #endif
@@ -102,5 +110,12 @@ void* allocate_large(size_t bytes) {
 }
 
 void free_large(void* memory, size_t bytes) noexcept { kept.put(memory, round_up(bytes)); }
+
+void require_memory(size_t bytes) {
+  if (!exceeds_memory_limit(bytes)) [[likely]]
+    return;
+  kept.clear();
+  if (exceeds_memory_limit(bytes)) fail_memory_limit(bytes);
+}
 
 }  // namespace arcgrad

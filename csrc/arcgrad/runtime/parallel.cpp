@@ -29,6 +29,7 @@
 
 #include "arcgrad/runtime/error.h"
 #include "arcgrad/runtime/grad_mode.h"
+#include "arcgrad/runtime/memory_limit.h"
 #include "arcgrad/runtime/openmp.h"
 #include "arcgrad/runtime/thread_count.h"
 
@@ -46,6 +47,8 @@ inline void relax() {
 
 /// Whether this thread runs the body of a parallel_for.
 thread_local bool is_inside = false;
+/// When this thread last checked whether the user interrupted it.
+thread_local std::chrono::steady_clock::time_point last_check{};
 /// Set before poll_interrupt() throws, so that serial_for stops instead of running the other calls.
 thread_local bool is_interrupted = false;
 
@@ -349,7 +352,6 @@ void parallel_rounds(size_t rounds, size_t parts, const std::function<void(size_
 void set_interrupt_check(void (*check)()) { interrupt_check = check; }
 
 void poll_interrupt() {
-  static thread_local auto last = std::chrono::steady_clock::now();
   Job* const job = Job::current_job;
   const auto stop_if_cancelled = [&] {
     if (!job || !job->is_cancelled) return;
@@ -359,8 +361,8 @@ void poll_interrupt() {
   stop_if_cancelled();
   if (job && job->starter != std::this_thread::get_id()) return;
   const auto now = std::chrono::steady_clock::now();
-  if (now - last < kBetweenChecks) return;
-  last = now;
+  if (now - last_check < kBetweenChecks) return;
+  last_check = now;
   if (job) {
     job->check();
     stop_if_cancelled();
@@ -369,6 +371,11 @@ void poll_interrupt() {
     check();
     is_interrupted = false;
   }
+}
+
+void poll_interrupt_now() {
+  last_check = {};
+  poll_interrupt();
 }
 
 void rethrow_and_stop() { throw Stop{std::current_exception()}; }
@@ -402,6 +409,8 @@ void rethrow_for_element(const std::string& op, size_t index, size_t count) {
     throw TapeError(located(error.what()));
   } catch (const std::invalid_argument& error) {
     throw std::invalid_argument(located(error.what()));
+  } catch (const MemoryError& error) {
+    throw MemoryError(located(error.what()));
   }
 }
 

@@ -37,6 +37,8 @@ void set_interrupt_check(void (*check)());
 /// For long loops: throws if the user has interrupted the program. All threads of a parallel_for
 /// then stop.
 void poll_interrupt();
+/// The same after a system call that a signal ended: without waiting for the next interval.
+void poll_interrupt_now();
 /// For an exception handler inside `body` of parallel_for: ends the loop with the current
 /// exception. No further calls are started.
 [[noreturn]] void rethrow_and_stop();
