@@ -142,7 +142,7 @@ def test_labels_that_are_not_tokens_are_named(target, message):
 def test_labels_of_a_ctc_graph_are_named():
     with pytest.raises(
         ValueError,
-        match=r"ctc_graph: a label of the target must be 0 or more and not the blank \(2\), "
+        match=r"ctc_graph: a label of the target must be 0 to 2147483646 and not the blank \(2\), "
         "but label 1 is 2",
     ):
         ctc_graph([1, 2], 2)

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "arcgrad/algorithms/scaled.h"
+#include "arcgrad/runtime/interrupt_poll.h"
 #include "arcgrad/runtime/thresholds.h"
 
 // The sum over all paths from the sources to node d is
@@ -65,6 +66,8 @@ decltype(auto) choose(bool value, F f) {
 /// Prefetch distances in arcs, for data read at random and for data read sequentially. For the
 /// latter the hardware prefetcher covers what is nearer.
 constexpr int32_t kAhead = 64, kFarAhead = 512;
+/// How often loops over nodes check for Ctrl-C.
+constexpr int32_t kNodesPerPoll = 4096;
 
 }  // namespace
 
@@ -109,10 +112,12 @@ bool AcyclicForward::push(const T* weight, std::span<const int32_t> sources) {
   double* const terms = keep ? terms_.fill<double>().data() : nullptr;
   for (int32_t n : sources) sums[n] = {1.0, 0};
   Buffer<double> exps;
+  InterruptPoll poll;
   for (int32_t begin = 0, end; begin < num_nodes; begin = end) {
     const int32_t first = offset[begin];
     for (end = begin + 1; end < num_nodes && offset[end] - first < kBlock;) ++end;
     const int32_t count = offset[end] - first;
+    poll(kBlock + count);
     if (static_cast<size_t>(count) > exps.size())
       exps.resize(static_cast<size_t>(std::max(std::min(2 * kBlock, num_arcs), count)));
     if (!plain_exp(weight + first, count, exps.data())) return false;
@@ -174,6 +179,8 @@ void AcyclicForward::pull(const Buffer<double>& seed, T* out) const {
   NodeFlow* const flow = flows.data();
   const int32_t far = offset[num_nodes()] > thresholds.prefetched_arcs ? kFarAhead : INT32_MAX;
   for (int32_t s = num_nodes() - 1; s >= 0; --s) {
+    if (s % kNodesPerPoll == kNodesPerPoll - 1) [[unlikely]]
+      poll_interrupt();
     const auto [value, unit] = sums_[s];
     const int32_t first = offset[s];
     if (value == 0.0) [[unlikely]] {
@@ -212,6 +219,8 @@ Buffer<double> AcyclicForward::jvp(const Weights& tangent) const {
   dispatch(tangent.dtype(), [&](auto kind) {
     const auto* arc_tangent = tangent.view<decltype(kind)>().data();
     for (int32_t s = 0; s < num_nodes(); ++s) {
+      if (s % kNodesPerPoll == kNodesPerPoll - 1) [[unlikely]]
+        poll_interrupt();
       const auto [value, unit] = sums_[s];
       if (value == 0.0) continue;
       const double mean = score_tangent[s] = means[s].value / value;
@@ -241,6 +250,8 @@ void AcyclicForward::add_vjp_tangent(const Buffer<double>& seed, const Buffer<do
       const auto* arc_tangent = tangent.view<decltype(tangent_kind)>().data();
       T* out = grad.fill<T>().data();
       for (int32_t s = num_nodes() - 1; s >= 0; --s) {
+        if (s % kNodesPerPoll == kNodesPerPoll - 1) [[unlikely]]
+          poll_interrupt();
         const auto [value, unit] = sums_[s];
         if (value == 0.0) {
           flow[s] = {0.0, 0.0, 0.0, kNoUnit};

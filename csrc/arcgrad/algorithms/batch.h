@@ -32,6 +32,7 @@ template <class Element>
 void for_batch(const char* op, size_t size, Element element, int64_t work = kMuchWork) {
   (work < thresholds.small_batch ? serial_for : parallel_for)(size, [&](size_t i) {
     try {
+      poll_interrupt();
       element(i);
     } catch (...) {
       rethrow_for_element(op, i, size);

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "arcgrad/core/topology.h"
+#include "arcgrad/runtime/interrupt_poll.h"
 
 namespace arcgrad {
 
@@ -29,9 +30,11 @@ void mark_reachable(const Adjacency& along, std::span<const int32_t> sources,
                     const Follows& follows, uint8_t bit, Buffer<uint8_t>& marks) {
   Column stack(sources.begin(), sources.end());
   for (int32_t n : sources) marks[n] |= bit;
+  InterruptPoll poll;
   while (!stack.empty()) {
     const int32_t n = stack.back();
     stack.pop_back();
+    poll(1 + along.offset[n + 1] - along.offset[n]);
     for (int32_t k = along.offset[n]; k < along.offset[n + 1]; ++k)
       if (!(marks[along.node[k]] & bit) && follows(k)) {
         marks[along.node[k]] |= bit;

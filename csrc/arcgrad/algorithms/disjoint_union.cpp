@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "arcgrad/runtime/interrupt_poll.h"
+
 // Each graph of the result is a shifted copy, so its arc map is an offset.
 
 namespace arcgrad {
@@ -19,7 +21,9 @@ DisjointUnion::DisjointUnion(const char* op, std::vector<Graph> graphs, int32_t 
   require_size(op, "arcs", num_arcs + all_epsilon);
   arrays.num_nodes = static_cast<int32_t>(num_nodes);
   summands_.reserve(graphs_.size());
+  InterruptPoll poll;
   for (size_t i = 0; i < graphs_.size(); ++i) {
+    poll();
     summands_.push_back({graphs_[i].topology_ptr(), first_node, num_arcs_});
     first_node += graphs_[i].num_nodes();
     num_arcs_ += graphs_[i].num_arcs();
@@ -41,8 +45,10 @@ void DisjointUnion::make_arcs() {
   for (Column* column : {&arrays.src, &arrays.dst, &arrays.ilabel}) column->resize(count);
   if (!is_acceptor) arrays.olabel.resize(count);
   size_t epsilon = 0;
+  InterruptPoll poll;
   for (size_t i = 0; i < summands_.size(); ++i) {
     const auto& [topology, first_node, first_arc] = summands_[i];
+    poll(1 + topology->num_arcs());
     const auto copy = [begin = first_arc](std::span<const int32_t> from, Column& to,
                                           int32_t shift) {
       std::ranges::transform(from, to.begin() + begin, [=](int32_t v) { return v + shift; });

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "arcgrad/runtime/interrupt_poll.h"
+
 // The log semiring without cycles, in any order of nodes and arcs. Scores are Scaled numbers
 // (mantissa and exponent): at each node the terms are brought to their largest exponent and added,
 // so neither log nor exp is called per arc; the exponentials of the weights are computed in blocks
@@ -26,6 +28,7 @@ void run(PathTable& table, const T* weight) {
   Buffer<Scaled>& scores = table.log_scores;
   const auto num_nodes = static_cast<int32_t>(scores.size());
   std::vector<double> gathered, mantissa, exponent, scratch;
+  InterruptPoll poll;
   for (int32_t begin = 0, end; begin < num_nodes; begin = end) {
     // Gather the weights of a block of nodes, and prefetch the scores that the sums will read.
     size_t count = 0;
@@ -34,6 +37,7 @@ void run(PathTable& table, const T* weight) {
     if (count > gathered.size())
       for (auto* column : {&gathered, &mantissa, &exponent, &scratch})
         column->resize(std::max(2 * kBlock, count));
+    poll(static_cast<int64_t>(count) + end - begin);
     double* to = gathered.data();
     auto gather = [&](int32_t k) {
       *to++ = static_cast<double>(weight[arcs ? arcs[k] : k]);
@@ -83,9 +87,11 @@ void run_exact(PathTable& table, const T* weight) {
   const Adjacency& adjacency = *table.adjacency;
   Buffer<double>& scores = table.plain_scores;
   const auto num_nodes = static_cast<int32_t>(scores.size());
+  InterruptPoll poll;
   for (int32_t position = 0; position < num_nodes; ++position) {
     const int32_t d = table.node(position);
     const int32_t first = adjacency.offset[d], last = adjacency.offset[d + 1];
+    poll(1 + last - first);
     const auto arriving = [&](int32_t k) {
       return scores[adjacency.node[k]] + weight[adjacency.arc(k)];
     };

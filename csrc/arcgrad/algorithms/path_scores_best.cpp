@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "arcgrad/algorithms/acyclic_forward.h"
+#include "arcgrad/runtime/interrupt_poll.h"
 
 // The Viterbi recursion without cycles, with back-pointers: best_slot[d] is the first arc whose
 // score(s) + w is the maximum. If arcs reach far, memory bandwidth limits the recursion, so it
@@ -14,6 +15,8 @@ namespace {
 
 /// Prefetch distances in slots, for data read sequentially and for nodes where arcs reach far.
 constexpr int32_t kFarAhead = 512, kNodesAhead = 64;
+/// How often loops over nodes check for Ctrl-C.
+constexpr int32_t kNodesPerPoll = 4096;
 
 template <class T>
 void run(PathTable& table, const T* weight) {
@@ -23,6 +26,8 @@ void run(PathTable& table, const T* weight) {
   const int32_t last_slot = std::max(static_cast<int32_t>(adjacency.node.size()) - 1, 0);
   const int32_t ahead = table.is_reverse ? -kFarAhead : kFarAhead;
   for (int32_t position = 0; position < num_nodes; ++position) {
+    if (position % kNodesPerPoll == kNodesPerPoll - 1) [[unlikely]]
+      poll_interrupt();
     const int32_t d = table.node(position);
     const int32_t soon = std::clamp(adjacency.offset[d] + ahead, 0, last_slot);
     __builtin_prefetch(adjacency.node.data() + soon);
@@ -47,6 +52,8 @@ void run_far(PathTable& table, const T* weight) {
   const int32_t *offset = table.adjacency->offset.data(), *dst = table.adjacency->node.data();
   double* const scores = table.plain_scores.data();
   for (int32_t s = table.topology->num_nodes() - 1; s >= 0; --s) {
+    if (s % kNodesPerPoll == kNodesPerPoll - 1) [[unlikely]]
+      poll_interrupt();
     const int32_t first = offset[s], ahead = first >= kNodesAhead ? kNodesAhead : 0;
     if (first >= kFarAhead) {
       __builtin_prefetch(dst + first - kFarAhead);
@@ -112,16 +119,20 @@ bool best_path_precedes(const PathTable& table, int32_t node, int32_t other) {
 Column trace_back(const PathTable& table, int32_t node) {
   Column arcs;
   const Adjacency& adjacency = *table.adjacency;
+  InterruptPoll poll;
   if (!table.best_slot.empty()) {
     for (int32_t n = node, k; (k = table.best_slot[n]) >= 0;
-         n = table.best_node.empty() ? adjacency.node[k] : table.best_node[n])
+         n = table.best_node.empty() ? adjacency.node[k] : table.best_node[n]) {
+      poll();
       arcs.push_back(adjacency.arc(k));
+    }
     return arcs;
   }
   dispatch(table.weights.dtype(), [&](auto kind) {
     const auto* weight = table.weights.view<decltype(kind)>().data();
     const int32_t last = table.topology->num_arcs() - 1;
     for (int32_t n = node, k; (k = find_best_slot(table, weight, n)) >= 0; n = adjacency.node[k]) {
+      poll();
       // Two cache lines of each, since a step skips some nodes.
       const int32_t soon = std::min(k + kFarAhead, last);
       for (int32_t a : {soon, std::min(soon + 16, last)}) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "arcgrad/runtime/interrupt_poll.h"
+
 namespace arcgrad {
 
 Arrays renumber(const Topology& from, std::span<const int32_t> node, int32_t num_nodes,
@@ -17,7 +19,9 @@ Arrays renumber(const Topology& from, std::span<const int32_t> node, int32_t num
   rename(from.accept(), out.accept);
   const auto src = from.src(), dst = from.dst(), ilabel = from.ilabel(), olabel = from.olabel();
   for (Column* column : {&out.src, &out.dst, &out.ilabel}) column->resize(arcs.size());
+  InterruptPoll poll;
   for (size_t k = 0; k < arcs.size(); ++k) {
+    poll();
     out.src[k] = node[src[arcs[k]]];
     out.dst[k] = node[dst[arcs[k]]];
     out.ilabel[k] = ilabel[arcs[k]];

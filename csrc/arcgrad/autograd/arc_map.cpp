@@ -7,6 +7,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "arcgrad/runtime/interrupt_poll.h"
+
 namespace arcgrad {
 namespace {
 
@@ -62,10 +64,12 @@ void write_sum(std::span<const Moved> inputs, std::span<const Weights> weights, 
   constexpr int64_t kBlock = 2048;
   const auto size = static_cast<int64_t>(out.size());
   const int64_t step = inputs.size() <= kFewInputs ? kBlock : std::max<int64_t>(size, 1);
+  InterruptPoll poll;
   for (int64_t first = 0; first < size; first += step) {
     const int64_t last = std::min(first + step, size);
     int64_t done = first;  // entries [first, done) are set
     for (size_t i = 0; i < inputs.size(); ++i) {
+      poll(std::min(step, 1 + weights[i].size()));
       const ArcMap& map = inputs[i].map;
       const auto count = map.is_shift() ? weights[i].size() : std::ssize(map.arcs());
       const int64_t shift = map.is_shift() ? map.shift() : 0;
@@ -160,11 +164,12 @@ void ArcMap::apply(const Weights& from, Weights& to, double factor) const {
       }
       const std::span<const int32_t> arcs = arcs_;
       const size_t count = arcs.size();
+      InterruptPoll poll;
       if (transposed_) {
-        for (size_t k = 0; k < count; ++k)
+        for (size_t k = 0; k < count; ++k, poll())
           if (arcs[k] >= 0) out[arcs[k]] += static_cast<To>(factor * in[k]);
       } else {
-        for (size_t k = 0; k < count; ++k)
+        for (size_t k = 0; k < count; ++k, poll())
           if (arcs[k] >= 0) out[k] += static_cast<To>(factor * in[arcs[k]]);
       }
     });

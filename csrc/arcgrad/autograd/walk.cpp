@@ -109,6 +109,7 @@ void Walk::run(std::span<const Graph> seeds) {
     if (var && is_wanted(*var)) gradient_of(*var).sum().add(seed);
   });
   for (size_t begin = 0, end; begin < order_.size(); begin = end) {
+    poll_interrupt();
     const int32_t level = nodes_[order_[begin]].entry->level;
     for (end = begin + 1; end < order_.size() && nodes_[order_[end]].entry->level == level;) ++end;
     run_level({order_.data() + begin, end - begin});
@@ -126,6 +127,7 @@ void Walk::run_recorded(std::span<const Graph> seeds) {
                                      : record_cast(seeds[i], roots_[i].dtype()));
   });
   for (size_t k : order_) {
+    poll_interrupt();
     Node& node = nodes_[k];
     if (!node.needed || node.recorded.empty()) continue;
     node.recorded.resize(node.entry->num_outputs, nullptr);

@@ -16,6 +16,7 @@
 #include <numeric>
 
 #include "arcgrad/runtime/error.h"
+#include "arcgrad/runtime/interrupt_poll.h"
 
 namespace arcgrad {
 namespace {
@@ -43,7 +44,9 @@ Adjacency group(int32_t num_nodes, std::span<const int32_t> key, std::span<const
   out.arcs.resize(key.size());
   out.own_node.resize(key.size());
   Column next(out.offset.begin(), out.offset.end() - 1);
+  InterruptPoll poll;
   for (int32_t a = 0; a < static_cast<int32_t>(key.size()); ++a) {
+    poll();
     const int32_t slot = next[key[a]]++;
     out.arcs[slot] = a;
     out.own_node[slot] = far[a];
@@ -60,15 +63,17 @@ LabelIndex sort_by_label(const Adjacency& out, std::span<const int32_t> label) {
   index.arc.resize(count);
   index.dst.resize(count);
   std::vector<std::pair<int32_t, int32_t>> run;  // label, slot
+  InterruptPoll poll;
   for (size_t n = 0; n + 1 < out.offset.size(); ++n) {
     const int32_t begin = out.offset[n], end = out.offset[n + 1];
+    poll(end - begin);
     run.clear();
     bool sorted = true;
     for (int32_t slot = begin; slot < end; ++slot) {
       run.emplace_back(label[out.arc(slot)], slot);
       sorted &= slot == begin || run[run.size() - 2].first <= run.back().first;
     }
-    if (!sorted) std::sort(run.begin(), run.end());
+    if (!sorted) interruptible_sort(run);
     for (int32_t k = begin; k < end; ++k) {
       const auto [l, slot] = run[static_cast<size_t>(k - begin)];
       index.label[k] = l;
@@ -88,8 +93,10 @@ std::vector<int32_t> topological_order(const Adjacency& in, const Adjacency& out
     missing[n] = in.offset[n + 1] - in.offset[n];
     if (missing[n] == 0) order.push_back(static_cast<int32_t>(n));
   }
+  InterruptPoll poll;
   for (size_t head = 0; head < order.size(); ++head) {
     const int32_t n = order[head];
+    poll(1 + out.offset[n + 1] - out.offset[n]);
     for (int32_t slot = out.offset[n]; slot < out.offset[n + 1]; ++slot)
       if (--missing[out.node[slot]] == 0) order.push_back(out.node[slot]);
   }
@@ -111,10 +118,12 @@ Order components(const Adjacency& out) {
     is_open[n] = true;
     path.push_back(n);
   };
+  InterruptPoll poll;
   for (int32_t root = 0; root < num_nodes; ++root) {
     if (index[root] != kUnseen) continue;
     enter(root);
     while (!path.empty()) {
+      poll();
       const int32_t n = path.back();
       if (next[n] < out.offset[n + 1]) {
         const int32_t d = out.node[next[n]++];
@@ -192,12 +201,15 @@ const Arrays& Topology::arrays() const {
       arrays_.num_nodes = frames + 1;
       for (auto* column : {&arrays_.src, &arrays_.dst, &arrays_.ilabel})
         column->resize(static_cast<size_t>(num_arcs()));
-      for (int32_t t = 0, a = 0; t < frames; ++t)
+      InterruptPoll poll;
+      for (int32_t t = 0, a = 0; t < frames; ++t) {
+        poll(labels);
         for (int32_t c = 0; c < labels; ++c, ++a) {
           arrays_.src[a] = t;
           arrays_.dst[a] = t + 1;
           arrays_.ilabel[a] = c;
         }
+      }
     });
   if (base_)
     arrays_once_.call([this] {

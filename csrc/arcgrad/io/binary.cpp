@@ -9,6 +9,7 @@
 #include "arcgrad/io/file.h"
 #include "arcgrad/io/io.h"
 #include "arcgrad/runtime/error.h"
+#include "arcgrad/runtime/interrupt_poll.h"
 
 // The binary format: a header, the start nodes, the accept nodes, src, dst, ilabel, olabel
 // (transducers only), the weights, and the CRC-64/XZ of all of it, in the byte order of the writer.
@@ -56,7 +57,9 @@ Checksum checksum(std::string_view bytes) {
   const auto* p = reinterpret_cast<const unsigned char*>(bytes.data());
   size_t size = bytes.size();
   uint64_t r = ~uint64_t{0};
+  InterruptPoll poll;
   for (; size >= 8; size -= 8, p += 8) {
+    poll();
     uint64_t next = 0;
     for (size_t k = 0; k < 8; ++k) next ^= kRemainders[7 - k][((r >> (8 * k)) & 255U) ^ p[k]];
     r = next;

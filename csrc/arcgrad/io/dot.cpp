@@ -5,6 +5,7 @@
 #include "arcgrad/io/file.h"
 #include "arcgrad/io/io.h"
 #include "arcgrad/runtime/error.h"
+#include "arcgrad/runtime/interrupt_poll.h"
 
 // The DOT language of Graphviz. Start nodes are bold, accept nodes have a double circle.
 
@@ -59,7 +60,9 @@ std::string to_dot(const Graph& graph, const Symbols* isymbols, const Symbols* o
       "  rankdir=LR\n"
       "  node [shape=circle fontsize=14]\n"
       "  edge [fontsize=14]\n";
+  InterruptPoll poll;
   for (int32_t n = 0; n < topology.num_nodes(); ++n) {
+    poll();
     out += "  " + std::to_string(n);
     const bool start = topology.is_start(n), accept = topology.is_accept(n);
     if (accept) out += start ? " [shape=doublecircle style=bold]" : " [shape=doublecircle]";
@@ -69,6 +72,7 @@ std::string to_dot(const Graph& graph, const Symbols* isymbols, const Symbols* o
   const auto src = topology.src(), dst = topology.dst();
   const auto ilabel = topology.ilabel(), olabel = topology.olabel();
   for (size_t a = 0; a < weights.size(); ++a) {
+    poll();
     out += "  " + std::to_string(src[a]) + " -> " + std::to_string(dst[a]) + " [label=\"";
     put_label(out, ilabel[a], isymbols, "input");
     if (has_output) {

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "arcgrad/runtime/error.h"
+#include "arcgrad/runtime/interrupt_poll.h"
 #ifdef __APPLE__
 #include <xlocale.h>
 #endif
@@ -26,8 +27,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Some systems refuse to move more than 2 GB in one call.
-constexpr size_t kMaxChunk = size_t{1} << 30U;
+/// Some systems refuse to move more than 2 GB in one call. Ctrl-C is checked between calls.
+constexpr size_t kMaxChunk = size_t{1} << 26U;
 
 [[noreturn]] void fail_system(const char* op, const char* task, const std::string& file_name,
                               int error = errno) {
@@ -40,11 +41,14 @@ void check_name(const char* op, const std::string& file_name) {
           "a file name must not have null characters, but got ", quote(file_name));
 }
 
-/// Repeats a system call that a signal interrupted.
+/// Repeats a system call that a signal interrupted, unless the signal is Ctrl-C.
 template <class Call>
 auto retry(Call call) {
   auto result = call();
-  while (result == -1 && errno == EINTR) result = call();
+  while (result == -1 && errno == EINTR) {
+    poll_interrupt_now();
+    result = call();
+  }
   return result;
 }
 
@@ -70,6 +74,7 @@ class OpenFile {
 
 bool write_all(int id, std::string_view content) {
   while (!content.empty()) {
+    poll_interrupt();
     const ssize_t count =
         retry([&] { return ::write(id, content.data(), std::min(content.size(), kMaxChunk)); });
     if (count < 0) return false;
@@ -104,6 +109,7 @@ std::string read_file(const char* op, const std::string& file_name) {
   content.resize((has_size ? static_cast<size_t>(status.st_size) : size_t{1} << 16U) + 1);
   size_t size = 0;
   for (;;) {
+    poll_interrupt();
     if (size == content.size()) content.resize(2 * size);
     const ssize_t count = retry([&] {
       return ::read(file.id(), content.data() + size, std::min(content.size() - size, kMaxChunk));

@@ -11,6 +11,7 @@
 #include "arcgrad/io/file.h"
 #include "arcgrad/io/io.h"
 #include "arcgrad/runtime/error.h"
+#include "arcgrad/runtime/interrupt_poll.h"
 
 // The text format of gtn: start nodes, accept nodes, and one arc per line. Isolated nodes after the
 // last mentioned one and float64 weights do not fit into that format; a comment in the first line
@@ -98,6 +99,7 @@ class Parser {
   /// Steps to the next line that is not a comment and splits it. False at the end.
   bool next_line() {
     while (!rest_.empty()) {
+      poll_();
       const size_t end = std::min(rest_.find('\n'), rest_.size());
       line_ = rest_.substr(0, end);
       rest_.remove_prefix(std::min(end + 1, rest_.size()));
@@ -203,6 +205,7 @@ class Parser {
   }
 
   std::string_view rest_, line_;
+  InterruptPoll poll_;
   const char* op_;
   std::string name_, scratch_;
   std::vector<std::string_view> columns_;
@@ -229,7 +232,10 @@ std::string to_text(const Graph& graph) {
                                               topology.olabel()};
   dispatch(weights.dtype(), [&](auto zero) {
     const auto values = weights.view<decltype(zero)>();
+    InterruptPoll poll;
     for (size_t a = 0; a < values.size(); ++a) {
+      constexpr int64_t kWork = 10;
+      poll(kWork);
       for (const auto column : columns) {
         put_int(out, column[a]);
         out += ' ';

@@ -9,6 +9,7 @@
 #include "arcgrad/ops.h"
 #include "arcgrad/ops/weight_key.h"
 #include "arcgrad/runtime/error.h"
+#include "arcgrad/runtime/interrupt_poll.h"
 
 // Isomorphism by color refinement and backtracking (McKay and Piperno 2014, "Practical graph
 // isomorphism, II"). The nodes of both graphs are colored together, and colors are divided until
@@ -46,7 +47,9 @@ class Coloring {
     for (const auto& [src, dst, type] : second.arcs)
       arcs_.push_back({src + split_, dst + split_, type});
     offset_.resize(color_.size() + 1);
+    InterruptPoll poll;
     for (const TypedArc& arc : arcs_) {
+      poll();
       ++offset_[arc.src + 1];
       ++offset_[arc.dst + 1];
     }
@@ -54,11 +57,12 @@ class Coloring {
     ends_.resize(2 * arcs_.size());
     std::vector<size_t> next(offset_.begin(), offset_.end() - 1);
     for (const auto& [src, dst, type] : arcs_) {
+      poll();
       ends_[next[src]++] = {dst, 2 * int64_t{type}};
       ends_[next[dst]++] = {src, 2 * int64_t{type} + 1};
     }
     std::map<int32_t, std::vector<int32_t>> by_color;
-    for (size_t n = 0; n < color_.size(); ++n)
+    for (size_t n = 0; n < color_.size(); ++n, poll())
       by_color[color_[n]].push_back(static_cast<int32_t>(n));
     place_.resize(color_.size());
     for (const auto& [color, nodes] : by_color) enqueue(add_color(nodes));
@@ -68,6 +72,7 @@ class Coloring {
   bool refine() {
     std::vector<End> ends;
     std::vector<Neighbor> neighbors;
+    InterruptPoll poll;
     while (is_balanced_ && !queue_.empty()) {
       const int32_t splitter = queue_.back();
       queue_.pop_back();
@@ -76,14 +81,15 @@ class Coloring {
       for (int32_t n : nodes_[splitter])
         ends.insert(ends.end(), ends_.begin() + static_cast<ptrdiff_t>(offset_[n]),
                     ends_.begin() + static_cast<ptrdiff_t>(offset_[n + 1]));
-      std::ranges::sort(ends);
+      poll(1 + std::ssize(ends));
+      interruptible_sort(ends);
       neighbors.clear();
       for (size_t i = 0, j; i < ends.size(); i = j) {
         for (j = i; j < ends.size() && ends[j].node == ends[i].node; ++j) {
         }
         neighbors.push_back({color_[ends[i].node], std::span(ends).subspan(i, j - i)});
       }
-      std::sort(neighbors.begin(), neighbors.end());
+      interruptible_sort(neighbors);
       for (auto from = neighbors.begin(), to = from; from != neighbors.end(); from = to) {
         to = std::find_if(from, neighbors.end(),
                           [&](const Neighbor& n) { return n.color != from->color; });
@@ -103,7 +109,9 @@ class Coloring {
   std::pair<std::vector<Component>, std::vector<Component>> split_components() const {
     std::vector<Component> components[2];
     std::vector<int32_t> component(color_.size(), -1), local(color_.size()), stack;
+    InterruptPoll poll;
     for (int32_t root = 0; root < static_cast<int32_t>(color_.size()); ++root) {
+      poll();
       if (component[root] >= 0 || is_matched(root)) continue;
       std::vector<Component>& side = components[root < split_ ? 0 : 1];
       const auto id = static_cast<int32_t>(side.size());
@@ -118,6 +126,7 @@ class Coloring {
       for (visit(root); !stack.empty();) {
         const int32_t n = stack.back();
         stack.pop_back();
+        poll(static_cast<int64_t>(offset_[n + 1] - offset_[n]));
         for (size_t k = offset_[n]; k < offset_[n + 1]; ++k) visit(ends_[k].node);
       }
     }
@@ -211,6 +220,7 @@ class Coloring {
 };
 
 bool match(const Component& first, const Component& second) {
+  poll_interrupt();
   Coloring coloring(first, second);
   if (!coloring.refine()) return false;
   const auto [ours, theirs] = coloring.split_components();
@@ -278,7 +288,9 @@ Component whole(const Graph& graph, std::span<const ArcType> types,
   for (const int32_t n : topology.start()) out.color[n] += 1;
   for (const int32_t n : topology.accept()) out.color[n] += 2;
   out.arcs.resize(types.size());
+  InterruptPoll poll;
   for (size_t a = 0; a < types.size(); ++a) {
+    poll();
     const auto at = std::ranges::lower_bound(known, types[a]);
     out.arcs[a] = {src[a], dst[a], static_cast<int32_t>(at - known.begin())};
   }
@@ -298,8 +310,8 @@ bool isomorphic(const Graph& a, const Graph& b) {
           " nodes each, but they have ", first.num_nodes());
   const std::vector<ArcType> first_types = arc_types(a), second_types = arc_types(b);
   std::vector<ArcType> known = first_types, other = second_types;
-  std::ranges::sort(known);
-  std::ranges::sort(other);
+  interruptible_sort(known);
+  interruptible_sort(other);
   if (known != other) return false;
   known.erase(std::unique(known.begin(), known.end()), known.end());
   return match(whole(a, first_types, known), whole(b, second_types, known));

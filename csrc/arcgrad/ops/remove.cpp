@@ -6,6 +6,7 @@
 #include "arcgrad/autograd/arc_map.h"
 #include "arcgrad/ops.h"
 #include "arcgrad/runtime/error.h"
+#include "arcgrad/runtime/interrupt_poll.h"
 
 // Weighted epsilon removal (Mohri 2002, "Generic epsilon-removal and input epsilon-normalization
 // algorithms for weighted transducers"), for any pair of labels.
@@ -56,6 +57,7 @@ class EpsilonClosures {
     removed_.resize(out.node.size() + 1);
     int32_t count = 0;
     for (size_t n = 0; n < matters_.size(); ++n) {
+      poll_(1 + out.offset[n + 1] - out.offset[n]);
       const int32_t begin = removed_begin_[n] = count;
       if (!is_live[n]) continue;
       const int32_t first = out.offset[n], last = out.offset[n + 1];
@@ -79,13 +81,14 @@ class EpsilonClosures {
     const size_t first = names_.size();
     for (int32_t n : sources) sources_.push_back(find_or_add(n, first));
     for (size_t i = first; i < names_.size(); ++i)
-      for (int32_t k = removed_begin_[names_[i]]; k < removed_begin_[names_[i] + 1]; ++k)
+      for (int32_t k = removed_begin_[names_[i]]; k < removed_begin_[names_[i] + 1]; ++k, poll_())
         add_arc(i, find_or_add(removed_[k].dst, first), removed_[k].arc);
     EpsilonClosure closure;
     closure.begin = static_cast<int32_t>(targets_.size());
     for (size_t i = first; i < names_.size(); ++i)
       if (matters_[names_[i]]) targets_.push_back(static_cast<int32_t>(i));
     closure.end = static_cast<int32_t>(targets_.size());
+    poll_(static_cast<int64_t>(names_.size() - first));
     require_size("remove", "nodes reached over removed arcs",
                  static_cast<int64_t>(names_.size()) + 1);
     require_size("remove", "removed arcs to be followed", static_cast<int64_t>(arcs_.size()));
@@ -141,6 +144,7 @@ class EpsilonClosures {
 
   const Graph& graph_;
   Semiring semiring_;
+  InterruptPoll poll_;
   Buffer<uint8_t> matters_;
   Buffer<RemovedArc> removed_;  // by source
   Column removed_begin_;
@@ -180,8 +184,10 @@ Rerouting reroute(const Topology& t, std::span<const int32_t> start, int32_t fir
   for (size_t a = 0; a < actions.size(); ++a) num_in[dst[a]] -= actions[a];
   for_entered([&](int32_t a, int32_t) { ++num_in[dst[a]]; });
   for (int32_t n : start) to.is_entered[n] = 1;
+  InterruptPoll poll;
   for (int32_t position = 0; position < t.num_nodes(); ++position) {
     const int32_t n = t.order().node(position);
+    poll(1 + out.offset[n + 1] - out.offset[n]);
     to.route[n].closure = -1;
     if (num_in[n] > 0) {
       int32_t num = 1;
@@ -265,10 +271,13 @@ Graph remove(const Graph& graph, int32_t ilabel, std::optional<int32_t> olabel, 
     kept[size] = arc;
     after[size++] = distance;
   };
+  InterruptPoll poll;
   const auto add_arc = [&](int32_t from, int32_t arc) {
     const Route& route = routes.route[dst[arc]];
+    poll();
     if (route.closure < 0) return add(from, route.id, arc, -1);
     const EpsilonClosure& closure = routes.closures[route.closure];
+    poll(closure.end - closure.begin);
     for (int32_t k = closure.begin; k < closure.end; ++k)
       add(from, routes.route[closures.node(k)].id, arc, k);
   };

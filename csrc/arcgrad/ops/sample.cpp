@@ -4,6 +4,7 @@
 #include "arcgrad/algorithms/path_scores.h"
 #include "arcgrad/ops.h"
 #include "arcgrad/runtime/error.h"
+#include "arcgrad/runtime/interrupt_poll.h"
 #include "arcgrad/runtime/random.h"
 
 // Ancestral sampling: with scores from the accept nodes backwards, the local posterior of an arc is
@@ -33,7 +34,9 @@ Graph sample(const Graph& graph, int64_t max_length, std::optional<uint64_t> see
   }
   Column arcs;
   const Adjacency& out = scores.slots();
+  InterruptPoll poll;
   while (true) {
+    poll(1 + out.offset[node + 1] - out.offset[node]);
     left = random.uniform();
     int32_t chosen = -1;
     for (int32_t k = out.offset[node]; k < out.offset[node + 1]; ++k) {

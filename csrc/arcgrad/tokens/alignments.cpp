@@ -9,6 +9,7 @@
 #include "arcgrad/autograd/arc_map.h"
 #include "arcgrad/ops.h"
 #include "arcgrad/runtime/error.h"
+#include "arcgrad/runtime/interrupt_poll.h"
 
 // Builds alignment graphs directly from a target, without composing it with the token graph.
 //
@@ -133,7 +134,9 @@ class Aligner {
     };
     // CTC needs about two and a half arcs per node.
     resize(3 * static_cast<size_t>(arrays.num_nodes) + 8);
+    InterruptPoll poll;
     each_arc([&](int32_t src, int32_t dst, int32_t label, int32_t arc) {
+      poll();
       if (num_arcs == capacity) [[unlikely]]
         resize(2 * capacity);
       arrays.src[num_arcs] = src;

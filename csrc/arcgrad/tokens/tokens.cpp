@@ -1,12 +1,14 @@
 #include "arcgrad/tokens/tokens.h"
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <utility>
 
 #include "arcgrad/ops.h"
 #include "arcgrad/runtime/error.h"
 #include "arcgrad/runtime/fork_safe_once.h"
+#include "arcgrad/runtime/interrupt_poll.h"
 #include "arcgrad/runtime/parallel.h"
 
 // The token graph is a transducer from frame labels to tokens; composed with a target, it accepts
@@ -44,6 +46,7 @@ class TopologyBuilder {
     return n;
   }
   void arc(int32_t src, int32_t dst, int32_t ilabel, int32_t olabel = kEpsilon) {
+    poll_();
     arrays_.src.push_back(src);
     arrays_.dst.push_back(dst);
     arrays_.ilabel.push_back(ilabel);
@@ -57,6 +60,7 @@ class TopologyBuilder {
   }
 
  private:
+  InterruptPoll poll_;
   const char* op_;
   Arrays arrays_;
 };
@@ -93,6 +97,7 @@ class TokenTransducer {
   explicit TokenTransducer(const Tokens::Rules& rules) : rules_(rules), builder_("Tokens.graph") {}
 
   TopologyPtr build() && {
+    check_size();
     add_gap();
     for (int32_t label = 0; label < rules_.num_labels; ++label)
       if (rules_.is_token(label)) add_token(label);
@@ -101,6 +106,23 @@ class TokenTransducer {
   }
 
  private:
+  /// Throws if the tokens alone have too many nodes or arcs, before any of them is made.
+  void check_size() const {
+    int64_t num_nodes = 0, num_arcs = 0;
+    const auto add = [&](FrameRange frames, int64_t count) {
+      num_nodes += count * frames.num_counted();
+      // A chain that enters the token, a loop or further ends, and an arc that leaves it.
+      num_arcs += count * (int64_t{frames.num_counted()} + (frames.is_limited() ? 1 : 2));
+    };
+    if (rules_.frames_of_label.empty())
+      add(rules_.frames, int64_t{rules_.num_labels} - (rules_.has_blank() ? 1 : 0));
+    for (const FrameRange& frames : rules_.frames_of_label) add(frames, 1);
+    constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+    require(std::max(num_nodes, num_arcs) <= kMost, "Tokens.graph",
+            "a graph holds at most 2^31 - 1 nodes and arcs, but that of ", rules_.num_labels,
+            " labels would have at least ", num_nodes, " nodes and ", num_arcs, " arcs");
+  }
+
   /// Adds the nodes before the first token, between tokens and after the last one. A chain of nodes
   /// counts the blanks since the last token; all of them accept, because the target may end there.
   void add_gap() {
@@ -321,7 +343,7 @@ bool Tokens::operator==(const Tokens& other) const {
 }
 
 std::string Tokens::Rules::describe_tokens() const {
-  std::string out = num_labels == kUnlimited ? "0 or more" : text("0 to ", num_labels - 1);
+  std::string out = text("0 to ", num_labels - 1);
   if (has_blank()) out += text(" and not the blank (", blank_label, ")");
   return out;
 }

@@ -1,0 +1,146 @@
+"""Ctrl-C ends any long call within a second, and leaves everything as it was."""
+
+import pytest
+from tools import run_python
+
+pytestmark = pytest.mark.serial
+
+PROGRAM = """
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+
+import arcgrad as ag
+
+rng = np.random.default_rng(0)
+
+def random_graph(nodes, arcs, labels=1, low=-1.0):
+    src, dst = rng.integers(0, nodes, (2, arcs), np.int32)
+    return ag.Graph.from_arrays(
+        src, dst, rng.integers(0, labels, arcs, np.int32),
+        weight=rng.uniform(low, low + 1, arcs).astype(np.float32), start=[0],
+        accept=[nodes - 1], num_nodes=nodes,
+    )
+
+def interrupted(call):
+    sent = []
+    def send():
+        sent.append(time.perf_counter())
+        os.kill(os.getpid(), signal.SIGINT)
+    timer = threading.Timer(0.5, send)
+    timer.start()
+    try:
+        call()
+    except KeyboardInterrupt:
+        return time.perf_counter() - sent[0]
+    timer.cancel()
+    raise AssertionError("the call ended before it was interrupted")
+
+def permuted(graph):
+    order = rng.permutation(graph.num_nodes()).astype(np.int32)
+    src, dst, ilabel, olabel, weight = graph.arcs()
+    return ag.Graph.from_arrays(
+        order[src], order[dst], ilabel, olabel, weight, start=order[graph.start()],
+        accept=order[graph.accept()], num_nodes=graph.num_nodes(),
+    )
+
+{setup}
+# A busy machine may add to the reaction; the calls take at least ten times as long.
+seconds = interrupted(lambda: {call})
+assert seconds < 1.5, seconds
+expected = ag.forward_score(ag.chain_graph([1, 2], weights=[0.5, 0.25])).item()
+assert expected == 0.75
+print("done")
+"""
+
+CASES = {
+    "compose": (
+        "a, b = random_graph(30_000, 150_000), random_graph(30_000, 150_000)",
+        "ag.compose(a, b)",
+    ),
+    "a list": (
+        "a, b = random_graph(30_000, 150_000), random_graph(30_000, 150_000)",
+        "ag.intersect([a] * 4, b)",
+    ),
+    "rand_equivalent": (
+        "a = random_graph(300, 1_000)",
+        "ag.rand_equivalent(a, a, 10**9, 1.0, 30, seed=0, semiring='tropical')",
+    ),
+    "isomorphic": (
+        "a = random_graph(2_000_000, 4_000_000)\nb = permuted(a)",
+        "ag.isomorphic(a, b)",
+    ),
+    "a hard isomorphism": (
+        "a = random_graph(700_000, 1_400_000)\n"
+        "a.set_weights(np.zeros(1_400_000, np.float32))\nb = permuted(a)",
+        "[ag.isomorphic(a, b) for _ in range(50)]",
+    ),
+    "remove": (
+        "src, dst = np.triu_indices(4_000, 1)\n"
+        "a = ag.Graph.from_arrays(np.concatenate([src, dst[:3_999]]).astype(np.int32),"
+        " np.concatenate([dst, dst[:3_999]]).astype(np.int32),"
+        " np.concatenate([np.full(len(src), -1), np.zeros(3_999)]).astype(np.int32),"
+        " weight=np.full(len(src) + 3_999, -9.0, np.float32), start=[0], accept=[3_999])",
+        "ag.remove(a)",
+    ),
+    "a dense component": (
+        "a = random_graph(4_000, 400_000, low=-8.0)",
+        "ag.forward_score(a)",
+    ),
+    "sample": (
+        "a = ag.Graph()\na.add_node(True)\na.add_node(False, True)\n"
+        "a.add_arc(0, 0, 1, 1, -1e-12)\na.add_arc(0, 1, 1, 1, -30.0)",
+        "ag.sample(a, 10**9, seed=0)",
+    ),
+    "best_paths with cycles": (
+        "a = random_graph(3_000, 30_000)",
+        "ag.best_paths(a, 10**8)",
+    ),
+    "text": (
+        "a = random_graph(1_000_000, 3_000_000)",
+        "[ag.save('/dev/null', a) or ag.savetxt('/dev/null', a) for _ in range(100)]",
+    ),
+    "a pipe that nobody writes": (
+        "import tempfile\nname = tempfile.mktemp()\nos.mkfifo(name)",
+        "ag.load(name)",
+    ),
+    "a chain of ops": (
+        "a = random_graph(100_000, 1_000_000)",
+        "[ag.connect(ag.closure(ag.union([a, ag.reverse(a)]))) for _ in range(1000)]",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_ctrl_c_ends_a_long_call_within_a_second(case):
+    setup, call = CASES[case]
+    program = PROGRAM.replace("{setup}", setup).replace("{call}", call)
+    assert run_python(program).strip() == "done"
+
+
+def test_printing_a_large_dense_graph_is_immediate():
+    # Within the time limit of a test; walking its arcs takes a minute.
+    graph = """
+import arcgrad as ag, numpy as np, time
+zeros = np.broadcast_to(np.zeros(1, np.float32), (2**30, 1))
+graph = ag.linear_graph(2**30, 1, zeros, copy=False)
+begin = time.perf_counter()
+print(repr(graph))
+assert time.perf_counter() - begin < 1.0
+"""
+    assert run_python(graph).startswith("Graph(1073741825 nodes, 1073741824 arcs, start [0]")
+
+
+@pytest.mark.parametrize("labels", [2**31 - 1, 2**30])
+def test_a_token_graph_that_is_too_large_is_refused_before_it_is_built(labels):
+    from arcgrad.tokens import Tokens
+
+    pattern = (
+        rf"Tokens.graph: a graph holds at most 2\^31 - 1 nodes and arcs, but that of {labels} "
+        r"labels would have at least \d{10} nodes and \d{10} arcs"
+    )
+    with pytest.raises(ValueError, match=pattern):
+        Tokens(labels).graph()
