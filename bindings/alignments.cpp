@@ -12,12 +12,7 @@ template <class Build>
 nb::object of_labels(const char* op, nb::handle target, nb::handle lengths, Build build) {
   const Labels labels = to_labels(op, "the target", target, lengths);
   if (!labels.is_list) return nb::cast(build(labels.sequences[0]));
-  std::vector<Graph> graphs;
-  {
-    nb::gil_scoped_release release;
-    graphs = build(labels.sequences);
-  }
-  return nb::cast(std::move(graphs));
+  return nb::cast(run_op(op, [&] { return build(labels.sequences); }));
 }
 
 /// Whether the target is a graph or a list of graphs.
@@ -35,12 +30,10 @@ nb::object of_graphs(const Tokens& tokens, nb::handle target, bool outputs) {
         "alignment_graph: a list of targets must hold graphs only or labels only, but it holds "
         "both");
   const std::vector<Graph> targets = snapshots(batch);
-  std::vector<Graph> graphs;
-  {
-    nb::gil_scoped_release release;
-    const auto align = [&](const Graph& graph) { return alignment_graph(tokens, graph, outputs); };
-    graphs = batch.is_list ? map(op, align, targets) : std::vector<Graph>{align(targets[0])};
-  }
+  const auto align = [&](const Graph& graph) { return alignment_graph(tokens, graph, outputs); };
+  std::vector<Graph> graphs = run_op(op, [&] {
+    return batch.is_list ? map(op, align, targets) : std::vector<Graph>{align(targets[0])};
+  });
   return batch.is_list ? nb::cast(std::move(graphs)) : nb::cast(graphs[0]);
 }
 

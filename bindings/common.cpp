@@ -29,12 +29,20 @@ std::string show(nb::handle object) {
   return nb::cast<nb::bytes>(nb::str(object).attr("encode")("utf-8", "backslashreplace")).c_str();
 }
 
-std::optional<uint64_t> to_seed(const char* op, const Seed& seed) {
+std::optional<uint64_t> to_seed(const char* op, const Integer& seed) {
   if (seed.number.is_none()) return std::nullopt;
   uint64_t number = 0;
   require(nb::try_cast(seed.number, number), op,
           "the seed must be between 0 and 2**64 - 1, but it is ", show(seed.number));
   return number;
+}
+
+std::optional<int64_t> to_int64(const char* op, const char* what, const Integer& number) {
+  if (number.number.is_none()) return std::nullopt;
+  int64_t value = 0;
+  require(nb::try_cast(number.number, value), op, what, " must fit 64 bits, but it is ",
+          show(number.number));
+  return value;
 }
 
 namespace {

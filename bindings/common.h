@@ -18,6 +18,7 @@
 #include "arcgrad/algorithms/product.h"
 #include "arcgrad/arcgrad.h"
 #include "arcgrad/autograd/backward.h"
+#include "arcgrad/runtime/memory_limit.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -30,8 +31,8 @@ struct Batch {
   bool is_list = false;
 };
 
-/// An int of any size or None from Python; to_seed() checks the size.
-struct Seed {
+/// An int of any size or None from Python; to_seed() and to_int64() check the size.
+struct Integer {
   nb::object number;
 };
 
@@ -51,7 +52,9 @@ inline std::vector<Graph> snapshots(const std::vector<Graph>& graphs) {
 
 inline std::vector<Graph> snapshots(const Batch& batch) { return snapshots(batch.graphs); }
 
-std::optional<uint64_t> to_seed(const char* op, const Seed& seed);
+std::optional<uint64_t> to_seed(const char* op, const Integer& seed);
+/// Nothing for None. Throws unless the number fits 64 bits.
+std::optional<int64_t> to_int64(const char* op, const char* what, const Integer& number);
 /// "log" or "tropical".
 Semiring to_semiring(const char* op, const std::string& name);
 /// float32 or float64, in any form that numpy.dtype() accepts.
@@ -61,6 +64,21 @@ nb::object from_dtype(DType dtype);
 int32_t to_int32(const char* op, const char* what, int64_t value);
 /// A bool, for setters of properties, where a failed conversion has no useful message.
 bool to_flag(const char* op, const char* what, nb::handle value);
+/// Runs an op. If an allocation fails, the error names the op.
+template <class Run>
+auto name_op(const char* op, const Run& run) {
+  try {
+    return run();
+  } catch (const std::bad_alloc&) {
+    rethrow_for_op(op);
+  }
+}
+/// The same without the GIL.
+template <class Run>
+auto run_op(const char* op, const Run& run) {
+  nb::gil_scoped_release release;
+  return name_op(op, run);
+}
 /// str() of an object, for messages.
 std::string show(nb::handle object);
 /// numpy.asarray() of an object.
@@ -107,6 +125,7 @@ void init_ops(nb::module_& m);
 void init_external_array(nb::module_& m);
 void init_tape(nb::module_& m);
 void init_parallel(nb::module_& m);
+void init_memory(nb::module_& m);
 void init_trellis(nb::module_& m);
 void init_tokens(nb::module_& m);
 void init_alignments(nb::module_& m);
@@ -138,8 +157,8 @@ struct type_caster<arcgrad::bindings::Flag> {
 };
 
 template <>
-struct type_caster<arcgrad::bindings::Seed> {
-  NB_TYPE_CASTER(arcgrad::bindings::Seed, const_name("int"))
+struct type_caster<arcgrad::bindings::Integer> {
+  NB_TYPE_CASTER(arcgrad::bindings::Integer, const_name("int"))
 
   bool from_python(handle source, uint8_t, cleanup_list*) noexcept {
     value.number = source.is_none() ? borrow(source) : steal(PyNumber_Index(source.ptr()));

@@ -173,16 +173,14 @@ Graph(2 nodes, 1 arc, start [0], accept [1], float32, calc_grad)
           "__matmul__",
           [](const Graph& self, const Graph& other) {
             const Graph first = self.snapshot(), second = other.snapshot();
-            nb::gil_scoped_release release;
-            return compose(first, second);
+            return run_op("compose", [&] { return compose(first, second); });
           },
           nb::is_operator())
       .def(
           "__add__",
           [](const Graph& self, const Graph& other) {
             const std::vector<Graph> graphs{self.snapshot(), other.snapshot()};
-            nb::gil_scoped_release release;
-            return union_(graphs);
+            return run_op("union", [&] { return union_(graphs); });
           },
           nb::is_operator())
       .def("__repr__", &describe)

@@ -66,8 +66,7 @@ Ints arcs_of(const Adjacency& adjacency, int32_t node) {
 const Graph& materialize(const Graph& graph) {
   if (is_unbuilt(graph)) {
     const Graph copy = graph.snapshot();
-    nb::gil_scoped_release release;
-    copy.product()->built();
+    run_op(copy.product()->op(), [&] { copy.product()->built(); });
   }
   return graph;
 }

@@ -56,8 +56,7 @@ void init_io(nb::module_& m) {
       "save",
       [](const Path& file_name, const Graph& graph) {
         const Graph input = graph.snapshot();
-        nb::gil_scoped_release release;
-        save(file_name.string(), input);
+        run_op("save", [&] { save(file_name.string(), input); });
       },
       "file_name"_a, "graph"_a, R"(
 Write a graph to a binary file.
@@ -78,8 +77,7 @@ True
   m.def(
       "load",
       [](const Path& file_name) {
-        nb::gil_scoped_release release;
-        return load(file_name.string());
+        return run_op("load", [&] { return load(file_name.string()); });
       },
       "file_name"_a, R"(
 Read a graph that :func:`save` wrote.
@@ -98,8 +96,7 @@ FileNotFoundError: ...
       "savetxt",
       [](const Path& file_name, const Graph& graph) {
         const Graph input = graph.snapshot();
-        nb::gil_scoped_release release;
-        savetxt(file_name.string(), input);
+        run_op("savetxt", [&] { savetxt(file_name.string(), input); });
       },
       "file_name"_a, "graph"_a, R"(
 Write a graph as text: start nodes, accept nodes, then ``src dst ilabel olabel weight`` per arc.
@@ -116,8 +113,7 @@ True
   m.def(
       "loadtxt",
       [](const Path& file_name) {
-        nb::gil_scoped_release release;
-        return loadtxt(file_name.string());
+        return run_op("loadtxt", [&] { return loadtxt(file_name.string()); });
       },
       "file_name"_a, R"(
 Read a graph in the text format of :func:`savetxt` and gtn.

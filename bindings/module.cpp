@@ -41,6 +41,7 @@ NB_MODULE(_core, m) {
   init_external_array(m);
   init_tape(m);
   init_parallel(m);
+  init_memory(m);
   init_trellis(m);
   init_tokens(m);
   init_alignments(m);

@@ -9,8 +9,7 @@ void init_comparison_ops(nb::module_& m) {
       "equal",
       [](const Graph& a, const Graph& b) {
         const Graph first = a.snapshot(), second = b.snapshot();
-        nb::gil_scoped_release release;
-        return equal(first, second);
+        return run_op("equal", [&] { return equal(first, second); });
       },
       "a"_a, "b"_a, R"(
 Whether two graphs have the same nodes, starts, accepts, arcs and weights. The order of arcs and the
@@ -24,8 +23,7 @@ False
       "isomorphic",
       [](const Graph& a, const Graph& b) {
         const Graph first = a.snapshot(), second = b.snapshot();
-        nb::gil_scoped_release release;
-        return isomorphic(first, second);
+        return run_op("isomorphic", [&] { return isomorphic(first, second); });
       },
       "a"_a, "b"_a, R"(
 Whether two graphs are equal after some renumbering of the nodes.
@@ -37,14 +35,16 @@ True
   m.def(
       "rand_equivalent",
       [](const Graph& a, const Graph& b, int64_t num_samples, double tol, int64_t max_length,
-         const Seed& seed) {
+         const Integer& seed, const std::string& semiring) {
         const Graph first = a.snapshot(), second = b.snapshot();
         const std::optional<uint64_t> number = to_seed("rand_equivalent", seed);
-        nb::gil_scoped_release release;
-        return rand_equivalent(first, second, num_samples, tol, max_length, number);
+        const Semiring kind = to_semiring("rand_equivalent", semiring);
+        return run_op("rand_equivalent", [&] {
+          return rand_equivalent(first, second, num_samples, tol, max_length, number, kind);
+        });
       },
       "a"_a, "b"_a, "num_samples"_a = 100, "tol"_a = 1e-4, "max_length"_a = 1000, nb::kw_only(),
-      "seed"_a = nb::none(), R"(
+      "seed"_a = nb::none(), "semiring"_a = "log", R"(
 Whether two graphs give the same score to the strings of random paths of both.
 
 Args:
@@ -54,6 +54,7 @@ Args:
     tol: The largest difference between two scores.
     max_length: Paths of more arcs are skipped.
     seed: Makes the paths repeatable; a whole number between 0 and 2**64 - 1.
+    semiring: ``"log"`` for the score of all paths with the strings, ``"tropical"`` for the best one.
 
 Raises:
     ValueError: If all drawn paths are skipped, so that nothing was compared; or if an argument is
@@ -66,11 +67,10 @@ True
 )");
   m.def(
       "sample",
-      [](const Graph& graph, int64_t max_length, const Seed& seed) {
+      [](const Graph& graph, int64_t max_length, const Integer& seed) {
         const Graph input = graph.snapshot();
         const std::optional<uint64_t> number = to_seed("sample", seed);
-        nb::gil_scoped_release release;
-        return sample(input, max_length, number);
+        return run_op("sample", [&] { return sample(input, max_length, number); });
       },
       "graph"_a, "max_length"_a = 1000, nb::kw_only(), "seed"_a = nb::none(), R"(
 A path drawn with probability exp(score - forward_score), as a chain graph.
@@ -92,12 +92,13 @@ Gradient: each arc of the path passes its gradient to the arc it came from.
 )");
   m.def(
       "sample",
-      [](const std::vector<Graph>& graphs, int64_t max_length, const Seed& seed) {
+      [](const std::vector<Graph>& graphs, int64_t max_length, const Integer& seed) {
         const std::vector<Graph> inputs = snapshots(graphs);
         const std::optional<uint64_t> first = to_seed("sample", seed);
-        nb::gil_scoped_release release;
-        return map_batch("sample", inputs.size(), [&](size_t i) {
-          return sample(inputs[i], max_length, first ? std::optional(*first + i) : first);
+        return run_op("sample", [&] {
+          return map_batch("sample", inputs.size(), [&](size_t i) {
+            return sample(inputs[i], max_length, first ? std::optional(*first + i) : first);
+          });
         });
       },
       "graph"_a, "max_length"_a = 1000, nb::kw_only(), "seed"_a = nb::none());

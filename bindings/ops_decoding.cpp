@@ -14,6 +14,13 @@ Pruning to_pruning(double beam, std::optional<int64_t> max_active,
   return pruning;
 }
 
+/// The number of best paths.
+int64_t to_count(const Integer& n) {
+  const std::optional<int64_t> count = to_int64("best_paths", "n", n);
+  if (!count) throw nb::type_error("best_paths: n must be a whole number, but it is None");
+  return *count;
+}
+
 }  // namespace
 
 void init_decoding_ops(nb::module_& m) {
@@ -23,8 +30,7 @@ void init_decoding_ops(nb::module_& m) {
          std::optional<double> lattice_beam) {
         const Pruning pruning = to_pruning(beam, max_active, lattice_beam);
         const Graph first = graph.snapshot(), second = emissions.snapshot();
-        nb::gil_scoped_release release;
-        return beam_search(first, second, pruning);
+        return run_op("beam_search", [&] { return beam_search(first, second, pruning); });
       },
       "graphs"_a, "emissions"_a, nb::kw_only(), "beam"_a = Pruning{}.beam,
       "max_active"_a = nb::none(), "lattice_beam"_a = nb::none(), R"(
@@ -76,27 +82,29 @@ followed, independent of the size of the graph. Once per call, O(nodes + arcs) o
       [](const Batch& graphs, const Batch& emissions, double beam,
          std::optional<int64_t> max_active, std::optional<double> lattice_beam) {
         const Pruning pruning = to_pruning(beam, max_active, lattice_beam);
-        const std::vector<Graph> first = snapshots(graphs), second = snapshots(emissions);
-        nb::gil_scoped_release release;
-        return beam_search(first, second, pruning);
+        const std::vector<Graph> first = snapshots(graphs),
+                                 second = snapshots(emissions);
+        return run_op("beam_search", [&] { return beam_search(first, second, pruning); });
       },
       "graphs"_a, "emissions"_a, nb::kw_only(), "beam"_a = Pruning{}.beam,
       "max_active"_a = nb::none(), "lattice_beam"_a = nb::none());
   m.def(
       "best_paths",
-      [](const Graph& graph, int64_t n, Flag unique) {
+      [](const Graph& graph, const Integer& n, Flag unique) {
         const Graph input = graph.snapshot();
-        nb::gil_scoped_release release;
-        return best_paths(input, n, unique);
+        const int64_t count = to_count(n);
+        return run_op("best_paths", [&] { return best_paths(input, count, unique); });
       },
       "graph"_a, "n"_a, nb::kw_only(), "unique"_a = false, R"(
 The best accepted paths as chain graphs, the best first.
 
 Ties: the path with the smallest arc ids, where the first difference decides and the end of a path
-precedes any arc. So the first path is the result of :func:`viterbi_path`.
+precedes any arc. So the first path is the result of :func:`viterbi_path`. In a graph with cycles,
+ties go to the path with the fewest arcs, then to the smallest arc ids.
 
 Args:
-    graph: A graph without cycles, or a list of graphs. A product with emissions is materialized.
+    graph: A graph whose cycles have no positive weight, or a list of graphs. A product with
+        emissions is materialized.
     n: The number of paths.
     unique: Of the paths with the same output string (epsilons do not count), return only the best.
 
@@ -105,7 +113,8 @@ Returns:
     such lists.
 
 Raises:
-    ValueError: If the graph has a cycle, a weight is NaN or +inf, or ``n`` is less than 1.
+    ValueError: If a cycle has a positive weight, a weight is NaN or +inf, or ``n`` is less than 1 or
+        does not fit 64 bits.
 
 Gradient: each arc of a path passes its gradient to the arc it came from. Time: O(nodes + arcs) for
 the best score from each node to the end, then an A* search with these exact scores: O(log(n L)) for
@@ -120,10 +129,10 @@ one of the n best paths.
 )");
   m.def(
       "best_paths",
-      [](const std::vector<Graph>& graphs, int64_t n, Flag unique) {
+      [](const std::vector<Graph>& graphs, const Integer& n, Flag unique) {
         const std::vector<Graph> inputs = snapshots(graphs);
-        nb::gil_scoped_release release;
-        return best_paths(inputs, n, unique);
+        const int64_t count = to_count(n);
+        return run_op("best_paths", [&] { return best_paths(inputs, count, unique); });
       },
       "graph"_a, "n"_a, nb::kw_only(), "unique"_a = false);
 }

@@ -7,7 +7,7 @@ namespace arcgrad::bindings {
 namespace {
 
 void init_products(nb::module_& m) {
-  def_op2(m, "compose", compose, R"(
+  def_composition(m, "compose", compose, R"(
 The composition: if ``first`` maps x to y and ``second`` maps y to z, the result maps x to z.
 
 Scores add. Each pair of matching paths appears exactly once, also where both have epsilons (epsilon
@@ -16,6 +16,12 @@ filter). The result has only nodes on accepted paths. ``first @ second`` is the 
 Args:
     first: A graph, or a list of graphs.
     second: A graph, or a list of graphs.
+    max_arcs: How many arcs the search may reach, including those on no accepted path, before it
+        raises. By default as many as fit into half of the memory of this machine.
+
+Raises:
+    ValueError: If the search reaches more than ``max_arcs`` arcs. For a product with emissions it is
+        raised when the product is materialized.
 
 Gradient: each arc passes its gradient to the two arcs it was made of. Time and memory: linear in
 the pairs of nodes that can be reached together, and in their arcs.
@@ -27,15 +33,17 @@ the pairs of nodes that can be reached together, and in their arcs.
 >>> result.labels_to_list(), result.labels_to_list(ilabel=False)
 ([1, 2], [5, 6])
 )");
-  def_op2(m, "intersect", intersect, R"(
+  def_composition(m, "intersect", intersect, R"(
 The intersection of two acceptors: the strings that both accept, with their scores added.
 
 Args:
     first: An acceptor, or a list of acceptors.
     second: An acceptor, or a list of acceptors.
+    max_arcs: As for :func:`compose`.
 
 Raises:
-    ValueError: If an arc has different labels; :func:`compose` is for transducers.
+    ValueError: If an arc has different labels; :func:`compose` is for transducers. As
+        :func:`compose`.
 
 Gradient, time and memory: as :func:`compose`.
 

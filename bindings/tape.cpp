@@ -13,9 +13,8 @@ std::vector<Graph> seeds_of(const std::optional<Batch>& seeds) {
 std::vector<Graph> gradients(const Batch& outputs, const std::vector<Graph>& inputs,
                              const std::optional<Batch>& grad_outputs, bool create_graph) {
   const std::vector<Graph> roots = snapshots(outputs), leaves = snapshots(inputs),
-                           seeds = seeds_of(grad_outputs);
-  nb::gil_scoped_release release;
-  return grad(roots, leaves, seeds, create_graph);
+                           seeds = seeds_of("grad", grad_outputs);
+  return run_op("grad", [&] { return grad(roots, leaves, seeds, create_graph); });
 }
 
 /// A vector of hvp: a graph, or weights for a graph with the topology of `like`.
@@ -31,8 +30,7 @@ Graph to_vector(const Graph& like, nb::handle vector) {
 std::vector<Graph> hessian_products(const Batch& outputs, const std::vector<Graph>& inputs,
                                     const std::vector<Graph>& vectors) {
   const std::vector<Graph> roots = snapshots(outputs), leaves = snapshots(inputs);
-  nb::gil_scoped_release release;
-  return hvp(roots, leaves, vectors);
+  return run_op("hvp", [&] { return hvp(roots, leaves, vectors); });
 }
 
 }  // namespace
@@ -42,9 +40,9 @@ void init_tape(nb::module_& m) {
       "backward",
       [](const Batch& graphs, const std::optional<Batch>& grad, Flag retain_graph,
          Flag create_graph) {
-        const std::vector<Graph> roots = snapshots(graphs), seeds = seeds_of(grad);
-        nb::gil_scoped_release release;
-        backward(roots, seeds, retain_graph, create_graph);
+        const std::vector<Graph> roots = snapshots(graphs),
+                                 seeds = seeds_of("backward", grad);
+        run_op("backward", [&] { backward(roots, seeds, retain_graph, create_graph); });
       },
       "graphs"_a, "grad"_a = nb::none(), nb::kw_only(), "retain_graph"_a = false,
       "create_graph"_a = false, R"(

@@ -257,10 +257,7 @@ Tokens with a limited number of blanks between them ("equally spaced" CTC).
           "Labels with their own ``(min_frames, max_frames)``.")
       .def(
           "graph",
-          [](const Tokens& self) {
-            nb::gil_scoped_release release;
-            return self.graph();
-          },
+          [](const Tokens& self) { return run_op("Tokens.graph", [&] { return self.graph(); }); },
           R"(
 The full token graph: a transducer from the labels of frames to sequences of tokens.
 
@@ -390,8 +387,7 @@ Graph(1 node, 1 arc, start [0], accept [0], float32)
       [](const std::vector<Graph>& token_graphs, std::optional<Graph> blank_graph) {
         const std::vector<Graph> tokens = snapshots(token_graphs);
         const Graph blank = blank_graph ? blank_graph->snapshot() : Graph(nullptr);
-        nb::gil_scoped_release release;
-        return closed_graph(tokens, blank);
+        return run_op("closed_graph", [&] { return closed_graph(tokens, blank); });
       },
       "token_graphs"_a, "blank_graph"_a = nb::none(), R"(
 Build the full token graph from the graphs of single tokens, by operations on graphs.

@@ -55,7 +55,15 @@ Returns:
       "explain",
       [](const std::vector<Graph>& graphs) { return trellis::explain(snapshots(graphs)); },
       "graph"_a);
-  m.def("set_history_limit", &trellis::set_history_limit, "num_bytes"_a, R"(
+  m.def(
+      "set_history_limit",
+      [](const Integer& num_bytes) {
+        const char* op = "set_history_limit";
+        const auto limit = to_int64(op, "the number of bytes", num_bytes);
+        if (!limit) throw nb::type_error("set_history_limit: the limit must be a whole number");
+        trellis::set_history_limit(*limit);
+      },
+      "num_bytes"_a, R"(
 Sets how many bytes the scores of one call may keep for their gradients. The default is 256 MB.
 
 Beyond the limit, the forward pass keeps about the square root of the number of frames, and

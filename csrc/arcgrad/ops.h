@@ -36,8 +36,10 @@ Graph arc_posteriors(const Graph& graph, Semiring semiring = Semiring::log);
 Graph arc_posteriors(const Graph& product, const Graph& wrt, Semiring semiring = Semiring::log);
 
 // Products
-Graph compose(const Graph& first, const Graph& second);
-Graph intersect(const Graph& first, const Graph& second);
+Graph compose(const Graph& first, const Graph& second,
+              std::optional<int64_t> max_arcs = std::nullopt);
+Graph intersect(const Graph& first, const Graph& second,
+                std::optional<int64_t> max_arcs = std::nullopt);
 
 // Decoding
 /// The limits of a beam search; by default it prunes nothing.
@@ -82,7 +84,8 @@ Graph top_sort(const Graph& graph);
 bool equal(const Graph& a, const Graph& b);
 bool isomorphic(const Graph& a, const Graph& b);
 bool rand_equivalent(const Graph& a, const Graph& b, int64_t num_samples = 100, double tol = 1e-4,
-                     int64_t max_length = 1000, std::optional<uint64_t> seed = std::nullopt);
+                     int64_t max_length = 1000, std::optional<uint64_t> seed = std::nullopt,
+                     Semiring semiring = Semiring::log);
 Graph sample(const Graph& graph, int64_t max_length = 1000,
              std::optional<uint64_t> seed = std::nullopt);
 

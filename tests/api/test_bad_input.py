@@ -503,3 +503,9 @@ def test_numpy_booleans_are_booleans(graph):
         with pytest.raises(TypeError, match="Graph: calc_grad must be True or False, but it is"):
             graph.calc_grad = junk
     assert graph.num_nodes() == 4
+
+
+@pytest.mark.parametrize("number", [2**63, 2**70, -(2**70)])
+def test_numbers_beyond_64_bits(number, graph):
+    assert_format(refuse(ag.best_paths, graph, number), "best_paths", number)
+    assert_format(refuse(ag.set_history_limit, number), "set_history_limit", number)

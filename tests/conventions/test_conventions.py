@@ -20,6 +20,7 @@ NOT_OPS = {
     *("backward", "grad", "hvp", "no_grad", "is_grad_enabled"),
     *("set_num_threads", "get_num_threads", "parallel_for"),
     *("explain", "set_history_limit", "get_history_limit"),
+    *("set_memory_limit", "get_memory_limit"),
     *("save", "load", "savetxt", "loadtxt", "write_dot", "draw"),
 }
 

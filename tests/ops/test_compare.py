@@ -219,3 +219,12 @@ def test_float32_and_float64_graphs_of_equal_weights_are_equal():
 @pytest.mark.parametrize("compare", [ag.equal, ag.isomorphic])
 def test_empty_graphs_are_equal(compare):
     assert compare(ag.Graph(), ag.Graph())
+
+
+def test_rand_equivalent_in_the_tropical_semiring_compares_best_paths():
+    once, twice = acceptor((1, 2)), acceptor((1, 2), (1, 2))
+    assert not ag.rand_equivalent(once, twice, seed=0)
+    assert ag.rand_equivalent(once, twice, seed=0, semiring="tropical")
+    assert not ag.rand_equivalent(once, acceptor((1, 2), weight=1.0), seed=0, semiring="tropical")
+    with pytest.raises(ValueError, match="rand_equivalent: the semiring must be 'log' or 'tropi"):
+        ag.rand_equivalent(once, twice, semiring="real")

@@ -146,3 +146,40 @@ def test_arc_sorting_changes_nothing(first, second):
     first.arc_sort(olabel=True)
     second.arc_sort()
     assert snapshot(ag.compose(first, second)) == expected
+
+
+def test_a_composition_that_grows_too_large_is_refused():
+    # Each string of n labels has 2^n pairs of paths before a label that never matches.
+    loops = build(2, {0}, {1}, [(0, 0, 1, 1, 0.0), (0, 0, 1, 1, 0.0), (0, 1, 2, 2, 0.0)])
+    chain = ag.chain_graph([1] * 10 + [2])
+    assert ag.compose(loops, chain, max_arcs=21).num_arcs() == 21
+    pattern = (
+        r"compose: the search for the common paths may reach at most 20 arcs \(max_arcs\), but "
+        r"that of a graph of 2 nodes and 3 arcs with one of 12 nodes and 11 arcs reached 21 arcs "
+        r"and \d+ nodes; .*max_arcs"
+    )
+    with pytest.raises(ValueError, match=pattern):
+        ag.compose(loops, chain, max_arcs=20)
+    with pytest.raises(ValueError, match=r"intersect \(element 1 of 2\): .* at most 20 arcs"):
+        ag.intersect([chain, loops], chain, max_arcs=20)
+    with pytest.raises(ValueError, match="compose: max_arcs must be 0 or more, but it is -1"):
+        ag.compose(loops, chain, max_arcs=-1)
+    with pytest.raises(ValueError, match=f"compose: max_arcs must fit 64 bits, but it is {2**70}"):
+        ag.compose(loops, chain, max_arcs=2**70)
+
+
+def test_many_pairs_of_start_nodes_are_refused():
+    starts = ag.Graph.from_arrays([0], [1], [0], start=np.arange(2000), accept=[1], num_nodes=2000)
+    with pytest.raises(ValueError, match=r"may reach at most 1000000 arcs .* reached 0 arcs and"):
+        ag.compose(starts, starts, max_arcs=1_000_000)
+
+
+def test_the_limit_of_a_product_holds_when_it_is_materialized():
+    product = ag.intersect(ag.linear_graph(10, 3), closure_of(3), max_arcs=29)
+    assert ag.forward_score(product).item() == pytest.approx(10 * np.log(3), rel=1e-6)
+    with pytest.raises(ValueError, match=r"intersect: .* may reach at most 29 arcs"):
+        product.num_arcs()
+
+
+def closure_of(labels):
+    return build(1, {0}, {0}, [(0, 0, k, k, 0.0) for k in range(labels)])

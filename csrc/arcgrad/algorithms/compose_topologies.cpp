@@ -1,11 +1,15 @@
 #include "arcgrad/algorithms/compose_topologies.h"
 
 #include <algorithm>
+#include <limits>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "arcgrad/algorithms/pair_ids.h"
+#include "arcgrad/runtime/error.h"
+#include "arcgrad/runtime/interrupt_poll.h"
+#include "arcgrad/runtime/memory_limit.h"
 
 // Composition of transducers with an epsilon filter (Mohri 2009, "Weighted automata algorithms",
 // section 5.1): a breadth-first search over pairs of nodes from the pairs of start nodes, then a
@@ -59,18 +63,31 @@ void match(const Slots& few, const Slots& many, const Emit& emit) {
   for (int32_t i = 0; i < count; ++i) emit_all(candidates[i]);
 }
 
+/// About what an arc of the search takes, with its share of the nodes, and a copy in the result.
+constexpr int64_t kBytesPerArc = 64;
+
+int64_t default_max_arcs() { return machine_memory() / 2 / kBytesPerArc; }
+
 /// The nodes that start nodes reach, and their arcs.
 class Composition {
  public:
-  Composition(std::string_view op, const Topology& first, const Topology& second)
+  Composition(std::string_view op, const Topology& first, const Topology& second,
+              std::optional<int64_t> max_arcs)
       : op_(op),
+        topologies_{&first, &second},
+        is_default_limit_(!max_arcs),
+        max_arcs_(std::min<int64_t>(max_arcs.value_or(default_max_arcs()),
+                                    std::numeric_limits<int32_t>::max())),
         first_(first.index(Side::output)),
         second_(second.index(Side::input)),
         first_accepts_(accept_flags(first)),
         second_accepts_(accept_flags(second)),
         ids_(op, first.num_nodes(), second.num_nodes()) {
-    for (const int32_t n1 : first.start())
+    for (const int32_t n1 : first.start()) {
       for (const int32_t n2 : second.start()) ids_[ids_.key({n1, n2, false})];
+      poll_(std::ssize(second.start()));
+      check_size();
+    }
     num_start_ = ids_.size();
     explore();
   }
@@ -109,11 +126,29 @@ class Composition {
       targets_.clear();
       for (; n < end; ++n) {
         expand(ids_.pair(n));
-        require_size(op_, "arcs", parents_.size());
+        check_size();
         offset_.push_back(static_cast<int32_t>(parents_.size()));
       }
+      poll_(kBatch + std::ssize(targets_));
       for (const PairIds::Key target : targets_) dst_.push_back(ids_[target]);
     }
+  }
+
+  void check_size() const {
+    if (std::max<int64_t>(parents_.size(), num_nodes()) > max_arcs_) [[unlikely]]
+      fail_size();
+  }
+
+  [[noreturn]] void fail_size() const {
+    const auto describe = [](const Topology& t) {
+      return text(t.num_nodes(), " nodes and ", t.num_arcs(), " arcs");
+    };
+    fail(op_, "the search for the common paths may reach at most ", max_arcs_, " arcs",
+         is_default_limit_ ? ", which fit into half of the memory" : " (max_arcs)",
+         ", but that of a graph of ", describe(*topologies_[0]), " with one of ",
+         describe(*topologies_[1]), " reached ", parents_.size(), " arcs and ", num_nodes(),
+         " nodes; compose with a part of one graph first, let labels come before epsilon arcs, "
+         "or raise max_arcs");
   }
 
   void prefetch_arcs(int32_t begin, int32_t end) const {
@@ -160,6 +195,10 @@ class Composition {
   }
 
   std::string_view op_;
+  const Topology* topologies_[2];
+  bool is_default_limit_;
+  int64_t max_arcs_;
+  InterruptPoll poll_;
   const LabelIndex& first_;
   const LabelIndex& second_;
   std::vector<bool> first_accepts_, second_accepts_;
@@ -178,7 +217,9 @@ class Composition {
 /// Returns whether any node was added.
 bool mark_in_one_pass(const Composition& composition, std::vector<bool>& kept) {
   bool changed = false;
+  InterruptPoll poll;
   for (int32_t n = composition.num_nodes(); n-- > 0;) {
+    poll();
     if (kept[n]) continue;
     for (int32_t k = composition.begin(n); k < composition.begin(n + 1); ++k)
       if (kept[composition.dst(k)]) {
@@ -196,9 +237,11 @@ void mark_by_lists(const Composition& composition, std::vector<bool>& kept) {
   struct Waiting {
     int32_t node, next;
   };
-  std::vector<Waiting> waiting;
-  std::vector<int32_t> head(kept.size(), -1), stack;
+  Buffer<Waiting> waiting;
+  Column head(kept.size(), -1), stack;
+  InterruptPoll poll;
   for (int32_t n = composition.num_nodes(); n-- > 0;) {
+    poll(composition.begin(n + 1) - composition.begin(n));
     for (int32_t k = composition.begin(n); !kept[n] && k < composition.begin(n + 1); ++k) {
       const int32_t dst = composition.dst(k);
       if (!kept[dst]) {
@@ -211,7 +254,7 @@ void mark_by_lists(const Composition& composition, std::vector<bool>& kept) {
     while (!stack.empty()) {
       int32_t w = head[stack.back()];
       stack.pop_back();
-      for (; w >= 0; w = waiting[w].next)
+      for (; w >= 0; w = waiting[w].next, poll())
         if (!kept[waiting[w].node]) {
           kept[waiting[w].node] = true;
           stack.push_back(waiting[w].node);
@@ -234,30 +277,36 @@ std::vector<bool> find_coaccessible(const Composition& composition) {
 
 }  // namespace
 
-Composed compose_topologies(const char* op, const Topology& topology1, const Topology& topology2) {
-  const Composition composition(op, topology1, topology2);
+Composed compose_topologies(const char* op, const Topology& topology1, const Topology& topology2,
+                            std::optional<int64_t> max_arcs) {
+  require(max_arcs.value_or(0) >= 0, op, "max_arcs must be 0 or more, but it is ",
+          max_arcs.value_or(0));
+  const Composition composition(op, topology1, topology2, max_arcs);
   const std::vector<bool> kept = find_coaccessible(composition);
 
   Arrays out;
-  std::vector<int32_t> id(kept.size(), -1);
+  Column id(kept.size(), -1);
   size_t num_arcs = 0;
+  InterruptPoll poll;
   for (int32_t n = 0; n < composition.num_nodes(); ++n) {
     if (!kept[n]) continue;
     id[n] = out.num_nodes++;
     if (n < composition.num_start()) out.start.push_back(id[n]);
     if (composition.is_accept(n)) out.accept.push_back(id[n]);
+    poll(composition.begin(n + 1) - composition.begin(n));
     for (int32_t k = composition.begin(n); k < composition.begin(n + 1); ++k)
       num_arcs += kept[composition.dst(k)];
   }
 
   const bool is_acceptor = topology1.is_acceptor() && topology2.is_acceptor();
   const auto ilabel = topology1.ilabel(), olabel = topology2.olabel();
-  std::vector<int32_t> map1(num_arcs), map2(num_arcs);
+  Column map1(num_arcs), map2(num_arcs);
   for (auto* column : {&out.src, &out.dst, &out.ilabel}) column->resize(num_arcs);
   if (!is_acceptor) out.olabel.resize(num_arcs);
   size_t a = 0;
   for (int32_t n = 0; n < composition.num_nodes(); ++n) {
     if (!kept[n]) continue;
+    poll(composition.begin(n + 1) - composition.begin(n));
     for (int32_t k = composition.begin(n); k < composition.begin(n + 1); ++k) {
       const int32_t dst = id[composition.dst(k)];
       if (dst < 0) continue;

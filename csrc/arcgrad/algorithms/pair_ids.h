@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "arcgrad/core/topology.h"
+#include "arcgrad/runtime/buffer.h"
+#include "arcgrad/runtime/interrupt_poll.h"
 
 namespace arcgrad {
 
@@ -39,7 +41,9 @@ class PodVector {
  private:
   void grow() {
     const int64_t capacity = std::max<int64_t>(256, 2 * capacity_);
-    void* data = std::realloc(data_, static_cast<size_t>(capacity) * sizeof(T));
+    const size_t bytes = static_cast<size_t>(capacity) * sizeof(T);
+    if (bytes >= kLarge) require_memory(bytes / 2);  // what is added
+    void* data = std::realloc(data_, bytes);
     if (!data) throw std::bad_alloc();
     data_ = static_cast<T*>(data);
     capacity_ = capacity;
@@ -123,8 +127,12 @@ class PairIds {
     }
     limit_ = std::min<int64_t>(static_cast<int64_t>(is_direct_ ? num_slots : num_slots / 2),
                                std::numeric_limits<int32_t>::max());
+    slots_ = Column();  // before the larger one is allocated
     slots_.assign(num_slots, kFree);
+    constexpr int64_t kWork = 8;  // a cache miss
+    InterruptPoll poll;
     for (int32_t id = 0; id < size(); ++id) {
+      poll(kWork);
       size_t slot = home(keys_[id]);
       while (slots_[slot] != kFree) slot = next(slot);
       slots_[slot] = id;
@@ -134,7 +142,7 @@ class PairIds {
   std::string_view op_;
   uint64_t num_first_, num_second_;
   PodVector<Key> keys_;
-  std::vector<int32_t> slots_;
+  Column slots_;
   bool is_direct_ = false;
   uint64_t factor_ = 1;
   int shift_ = 0;

@@ -30,8 +30,10 @@ class ProductRule final : public Rule {
   std::shared_ptr<const Product> product_;
 };
 
-Graph make_product(const char* op, const Graph& first, const Graph& second) {
-  auto product = std::make_shared<const Product>(op, first, second);
+using MaxArcs = std::optional<int64_t>;
+
+Graph make_product(const char* op, const Graph& first, const Graph& second, MaxArcs max_arcs) {
+  auto product = std::make_shared<const Product>(op, first, second, max_arcs);
   auto state = std::make_shared<GraphState>();
   state->deferred = product;
   Graph out(std::move(state));
@@ -57,15 +59,16 @@ std::pair<Graph, Graph> factors_of(const Graph& graph) {
 
 }  // namespace
 
-Product::Product(const char* op, const Graph& first, const Graph& second)
+Product::Product(const char* op, const Graph& first, const Graph& second, MaxArcs max_arcs)
     : op_(op),
       first_(first.snapshot()),
       second_(second.snapshot()),
+      max_arcs_(max_arcs),
       is_emissions_first_(!is_emissions(second)) {}
 
 const Deferred::Built& Product::built() const {
   once_.call([this] {
-    Composed composed = compose_topologies(op_, first_.topology(), second_.topology());
+    Composed composed = compose_topologies(op_, first_.topology(), second_.topology(), max_arcs_);
     built_.topology = std::make_shared<Topology>(std::move(composed.arrays));
     const Moved inputs[] = {{first_, std::move(composed.first)},
                             {second_, std::move(composed.second)}};
@@ -88,8 +91,8 @@ const Product* Graph::product() const {
 
 namespace {
 
-Graph compose_eagerly(const char* op, const Graph& first, const Graph& second) {
-  Composed composed = compose_topologies(op, first.topology(), second.topology());
+Graph compose_eagerly(const char* op, const Graph& first, const Graph& second, MaxArcs max_arcs) {
+  Composed composed = compose_topologies(op, first.topology(), second.topology(), max_arcs);
   return record_moves(op, std::move(composed.arrays),
                       {{first, std::move(composed.first)}, {second, std::move(composed.second)}});
 }
@@ -99,7 +102,7 @@ Graph compose_eagerly(const char* op, const Graph& first, const Graph& second) {
 ///   (g e) h = (g h) e  or  e (g h),   (e g) h = e (g h),   and the same from the left.
 /// Returns null if the labels forbid it: `h` must match labels of g that e does not change.
 Graph extend_product(const char* op, const Graph& deferred, const Graph& other,
-                     bool is_other_second) {
+                     bool is_other_second, MaxArcs max_arcs) {
   if (!may_bypass(deferred)) return nullptr;
   const Product& product = *deferred.product();
   const auto [g, e] = factors_of(deferred);
@@ -108,12 +111,13 @@ Graph extend_product(const char* op, const Graph& deferred, const Graph& other,
   const bool is_outer_free = product.side() == (is_other_second ? Side::input : Side::output);
   if (!is_outer_free && !is_other_acceptor && !g.topology().is_acceptor()) return nullptr;
   if (tracks(deferred)) product.bypass();
-  const Graph graph =
-      is_other_second ? compose_eagerly(op, g, other) : compose_eagerly(op, other, g);
+  const Graph graph = is_other_second ? compose_eagerly(op, g, other, max_arcs)
+                                      : compose_eagerly(op, other, g, max_arcs);
   // The emissions stay on their side, unless the other graph comes between and is an acceptor.
   const bool is_emissions_second =
       (product.side() == Side::output) == (is_outer_free || is_other_acceptor);
-  return is_emissions_second ? make_product(op, graph, e) : make_product(op, e, graph);
+  return is_emissions_second ? make_product(op, graph, e, max_arcs)
+                             : make_product(op, e, graph, max_arcs);
 }
 
 void require_acceptor(const char* op, const char* which, const Graph& graph) {
@@ -135,20 +139,20 @@ bool is_deferrable(const Graph& first, const Graph& second) {
   return !first.product() && !second.product() && is_emissions(first) != is_emissions(second);
 }
 
-Graph compose_as(const char* op, const Graph& first, const Graph& second) {
-  if (is_deferrable(first, second)) return make_product(op, first, second);
+Graph compose_as(const char* op, const Graph& first, const Graph& second, MaxArcs max_arcs) {
+  if (is_deferrable(first, second)) return make_product(op, first, second, max_arcs);
   Graph product = nullptr;
   if (first.product() && !second.product() && !is_emissions(second))
-    product = extend_product(op, first, second, true);
+    product = extend_product(op, first, second, true, max_arcs);
   else if (second.product() && !first.product() && !is_emissions(first))
-    product = extend_product(op, second, first, false);
-  return product ? product : compose_eagerly(op, first, second);
+    product = extend_product(op, second, first, false, max_arcs);
+  return product ? product : compose_eagerly(op, first, second, max_arcs);
 }
 
-Graph intersect_as(const char* op, const Graph& first, const Graph& second) {
+Graph intersect_as(const char* op, const Graph& first, const Graph& second, MaxArcs max_arcs) {
   require_acceptor(op, "first", first);
   require_acceptor(op, "second", second);
-  return compose_as(op, first, second);
+  return compose_as(op, first, second, max_arcs);
 }
 
 }  // namespace arcgrad

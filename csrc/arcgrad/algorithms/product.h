@@ -3,6 +3,7 @@
 // Composition as an op. The composition with emissions is lazy.
 
 #include <memory>
+#include <optional>
 
 #include "arcgrad/autograd/arc_map.h"
 #include "arcgrad/runtime/fork_safe_once.h"
@@ -14,7 +15,7 @@ namespace arcgrad {
 class Product final : public Deferred {
  public:
   /// Exactly one of the two is a dense linear graph. Keeps snapshots of both.
-  Product(const char* op, const Graph& first, const Graph& second);
+  Product(const char* op, const Graph& first, const Graph& second, std::optional<int64_t> max_arcs);
 
   const char* op() const { return op_; }
   const Graph& first() const { return first_; }
@@ -33,6 +34,7 @@ class Product final : public Deferred {
  private:
   const char* op_;
   Graph first_, second_;
+  std::optional<int64_t> max_arcs_;
   bool is_emissions_first_;
   mutable ForkSafeOnce once_;
   mutable Built built_;
@@ -42,9 +44,12 @@ class Product final : public Deferred {
 /// Whether one of two explicit graphs is emissions, so that their composition is a product.
 bool is_deferrable(const Graph& first, const Graph& second);
 /// The composition, recorded under the name of `op`. It is deferred if is_deferrable(), or if one
-/// of the two is a product whose graph can be composed with the other one first.
-Graph compose_as(const char* op, const Graph& first, const Graph& second);
+/// of the two is a product whose graph can be composed with the other one first. See
+/// compose_topologies() for `max_arcs`.
+Graph compose_as(const char* op, const Graph& first, const Graph& second,
+                 std::optional<int64_t> max_arcs = std::nullopt);
 /// The same for two acceptors; fails for other graphs.
-Graph intersect_as(const char* op, const Graph& first, const Graph& second);
+Graph intersect_as(const char* op, const Graph& first, const Graph& second,
+                   std::optional<int64_t> max_arcs = std::nullopt);
 
 }  // namespace arcgrad

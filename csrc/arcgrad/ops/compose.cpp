@@ -3,8 +3,8 @@
 
 namespace arcgrad {
 
-Graph compose(const Graph& first, const Graph& second) {
-  return compose_as("compose", first, second);
+Graph compose(const Graph& first, const Graph& second, std::optional<int64_t> max_arcs) {
+  return compose_as("compose", first, second, max_arcs);
 }
 
 }  // namespace arcgrad

@@ -3,8 +3,8 @@
 
 namespace arcgrad {
 
-Graph intersect(const Graph& first, const Graph& second) {
-  return intersect_as("intersect", first, second);
+Graph intersect(const Graph& first, const Graph& second, std::optional<int64_t> max_arcs) {
+  return intersect_as("intersect", first, second, max_arcs);
 }
 
 }  // namespace arcgrad
