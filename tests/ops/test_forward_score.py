@@ -171,12 +171,93 @@ def test_the_largest_component_agrees_with_a_linear_system():
     np.testing.assert_allclose(weights(ag.grad(score, graph)), expected, rtol=1e-8, atol=1e-10)
 
 
-def test_rejects_a_component_that_is_too_large():
-    nodes = np.arange(2049)
-    graph = ag.Graph.from_arrays(
-        nodes, np.roll(nodes, 1), nodes, weight=np.full(2049, -1.0), start=[0], accept=[0]
+def ring(size, weight, chords=0, seed=0):
+    """A cycle through all nodes, in a random order, and further arcs."""
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(size)
+    src = np.concatenate([order, rng.integers(0, size, chords)])
+    dst = np.concatenate([np.roll(order, -1), rng.integers(0, size, chords)])
+    values = np.full(len(src), weight) + rng.uniform(-0.2, 0.2, len(src))
+    values[size:] -= 4.0
+    return ag.Graph.from_arrays(
+        src, dst, src % 5, weight=values, start=[order[0]], accept=[order[-1]], num_nodes=size
     )
-    with pytest.raises(ValueError, match=r"forward_score: .*at most 2048 nodes, but .*has 2049"):
+
+
+def test_a_long_ring_is_summed():
+    size = 2100
+    graph = ring(size, -0.001)
+    values = weights(graph)
+    loop, last = values.sum(), values[:-1].sum()
+    total = last - np.log(-np.expm1(loop))
+    score = ag.forward_score(graph)
+    assert score.item() == pytest.approx(total, rel=1e-12)
+    # Every arc is taken once per turn, and all but one are taken once more.
+    turns = -1.0 - 1.0 / np.expm1(loop)
+    expected = turns + np.r_[np.ones(size - 1), 0.0]
+    np.testing.assert_allclose(weights(ag.grad(score, graph)), expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize(("size", "chords"), [(100_000, 0), (3_000, 500), (700, 2_000)])
+def test_sparse_components_agree_with_iteration_to_second_order(size, chords):
+    graph = ring(size, -1.0 if chords else -1e-4, chords)
+    src, dst, *_ = (np.asarray(x) for x in graph.arcs())
+    factor = np.exp(weights(graph))
+    start, end = graph.start()[0], graph.accept()[0]
+
+    def sums(source, along, against):
+        # The Neumann series, until the last term is negligible.
+        term = np.zeros(size)
+        term[source] = 1.0
+        total = term.copy()
+        while (term > 1e-18 * total).any():
+            term = np.bincount(against, term[along] * factor, size)
+            total += term
+        return total
+
+    if not chords:
+        assert math.isfinite(ag.forward_score(graph).item())
+        return
+    before, after = sums(start, src, dst), sums(end, dst, src)
+    score = ag.forward_score(graph)
+    assert score.item() == pytest.approx(math.log(before[end]), rel=1e-12)
+    gradient = ag.grad(score, graph)
+    expected = before[src] * factor * after[dst] / before[end]
+    np.testing.assert_allclose(weights(gradient), expected, rtol=1e-9, atol=1e-15)
+    # The second order against finite differences of the gradient.
+    vector = np.random.default_rng(1).normal(size=len(src))
+    (product,) = ag.hvp(ag.forward_score(graph), [graph], [with_weights(graph, vector)])
+    step = 1e-5
+    gradients = []
+    for sign in (1, -1):
+        moved = with_weights(graph, weights(graph) + sign * step * vector)
+        gradients.append(weights(ag.grad(ag.forward_score(moved), moved)))
+    difference = (gradients[0] - gradients[1]) / (2 * step)
+    np.testing.assert_allclose(weights(product), difference, atol=1e-7)
+
+
+@pytest.mark.parametrize(("size", "radius"), [(2100, "1.00005"), (20_000, "1.00001")])
+def test_a_divergent_ring_is_named_with_its_radius(size, radius):
+    nodes = np.arange(size)
+    values = np.zeros(size)
+    values[7] = 0.1 if size == 2100 else 0.2
+    graph = ag.Graph.from_arrays(
+        nodes, np.roll(nodes, -1), nodes, weight=values, start=[0], accept=[3]
+    )
+    with pytest.raises(ValueError, match=rf"nodes \{{0, 1, .*\.\.\.\}} has radius {radius}"):
+        ag.forward_score(graph)
+
+
+def test_a_large_component_that_is_dense_is_refused():
+    size, rng = 6_000, np.random.default_rng(0)
+    nodes = np.arange(size)
+    src = np.concatenate([nodes, rng.integers(0, size, 100_000)])
+    dst = np.concatenate([np.roll(nodes, 1), rng.integers(0, size, 100_000)])
+    graph = ag.Graph.from_arrays(
+        src, dst, src, weight=np.full(len(src), -9.0), start=[0], accept=[0]
+    )
+    pattern = r"forward_score: .*at most 4096 nodes that are densely connected, but .*of its 6000"
+    with pytest.raises(ValueError, match=pattern):
         ag.forward_score(graph)
 
 

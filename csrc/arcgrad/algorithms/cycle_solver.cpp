@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "arcgrad/core/semiring.h"
-#include "arcgrad/runtime/parallel.h"
+#include "arcgrad/runtime/interrupt_poll.h"
 
 // Bellman-Ford with a queue and a shortest-path tree (Tarjan's subtree disassembly; Cherkassky and
 // Goldberg 1999, "Negative-cycle detection algorithms"). When the path of a node improves, all
@@ -61,13 +61,16 @@ class BestPathTree {
 
   /// Finds the best score of each node, or false if a cycle is positive.
   bool run(std::vector<double>& score) && {
+    InterruptPoll poll;
     while (!queue_.empty() && !is_positive_) {
       const int32_t from = queue_.front();
       queue_.pop_front();
       nodes_[from].is_queued = false;
       if (!nodes_[from].is_in_tree) continue;
-      poll_interrupt();
-      for (int32_t id : outgoing_.of(from)) relax(id);
+      for (int32_t id : outgoing_.of(from)) {
+        relax(id);
+        poll(1 + std::ssize(below_));
+      }
     }
     score = std::move(score_);
     return !is_positive_;
@@ -202,24 +205,62 @@ std::optional<CyclePaths> best_cycle_paths(std::span<const InnerArc> arcs,
   return paths;
 }
 
+std::vector<SparseLu::MatrixEntry> cycle_matrix(std::span<const InnerArc> arcs,
+                                                const std::vector<double>& best) {
+  std::vector<double> heaviest_loop(best.size(), kNegInf);
+  for (const InnerArc& arc : arcs)
+    if (arc.from == arc.to) heaviest_loop[arc.from] = std::max(heaviest_loop[arc.from], arc.weight);
+  std::vector<SparseLu::MatrixEntry> entries;
+  entries.reserve(best.size() + arcs.size());
+  for (size_t i = 0; i < best.size(); ++i) {
+    // One minus the heaviest loop, without cancellation if that is near one.
+    const auto node = static_cast<int32_t>(i);
+    entries.push_back({node, node, -std::expm1(heaviest_loop[i])});
+  }
+  for (const auto& [from, to, slot, weight] : arcs)
+    if (from == to && weight == heaviest_loop[from])
+      heaviest_loop[from] = kNegInf;  // subtracted above
+    else
+      entries.push_back({from, to, -std::exp(weight + (best[from] - best[to]))});
+  return entries;
+}
+
 double log_spectral_radius(std::span<const InnerArc> arcs, size_t num_nodes) {
   std::vector<double> x(num_nodes, 0.0), next(num_nodes);
   // Relative to the heaviest arc, so that the identity does not absorb small matrices.
   double unit = kNegInf;
   for (const InnerArc& arc : arcs) unit = std::max(unit, arc.weight);
-  double growth = 0.0;
-  // Power iteration on identity + matrix, which converges for periodic components too.
+  double low = 0.0, high = 0.0;
+  // Power iteration on identity + matrix, which converges for periodic components too. The least
+  // and the largest growth of an entry are bounds (Collatz and Wielandt).
   for (int round = 0; round < 1000; ++round) {
+    poll_interrupt();
     next = x;
     for (const auto& [from, to, slot, weight] : arcs)
       next[to] = logadd(next[to], x[from] + weight - unit);
+    low = high = next[0] - x[0];
+    for (size_t i = 0; i < num_nodes; ++i) {
+      low = std::min(low, next[i] - x[i]);
+      high = std::max(high, next[i] - x[i]);
+    }
+    if (high - low < 1e-13) break;
     const double top = *std::ranges::max_element(next);
-    const double before = growth;
-    growth = top;  // x was normalised to a maximum of 0
     for (size_t i = 0; i < num_nodes; ++i) x[i] = next[i] - top;
-    if (round > 20 && std::abs(growth - before) < 1e-13) break;
   }
-  return std::log(std::expm1(growth)) + unit;
+  low = std::log(std::expm1(low));
+  high = std::log(std::expm1(high));
+  // Long cycles converge slowly: bisect, since the elimination succeeds only above the radius.
+  std::vector<InnerArc> scaled(arcs.begin(), arcs.end());
+  const std::vector<double> zeros(num_nodes, 0.0);
+  low = std::max(low, high - 100.0);
+  while (high - low > 1e-9) {
+    const double middle = low + (high - low) / 2.0;
+    for (size_t k = 0; k < arcs.size(); ++k) scaled[k].weight = arcs[k].weight - unit - middle;
+    const auto lu = SparseLu::factor(num_nodes, cycle_matrix(scaled, zeros), 0.0);
+    if (lu && lu->num_dense() > SparseLu::kMaxDense) break;
+    (lu ? high : low) = middle;
+  }
+  return high + unit;
 }
 
 }  // namespace arcgrad

@@ -7,6 +7,8 @@
 #include <span>
 #include <vector>
 
+#include "arcgrad/algorithms/sparse_lu.h"
+
 namespace arcgrad {
 
 /// An arc inside a strongly connected component, whose nodes are numbered within it.
@@ -29,6 +31,10 @@ struct CyclePaths {
 std::optional<CyclePaths> best_cycle_paths(std::span<const InnerArc> arcs,
                                            const std::vector<double>& inflow,
                                            const std::vector<int32_t>& slot);
+
+/// The matrix (identity - exp(weight)), with weights relative to the scores of the best paths.
+std::vector<SparseLu::MatrixEntry> cycle_matrix(std::span<const InnerArc> arcs,
+                                                const std::vector<double>& best);
 
 /// The logarithm of the spectral radius of the matrix of exp(weight).
 double log_spectral_radius(std::span<const InnerArc> arcs, size_t num_nodes);

@@ -8,13 +8,15 @@
 #include "arcgrad/algorithms/connect.h"
 #include "arcgrad/algorithms/cycle_solver.h"
 #include "arcgrad/runtime/error.h"
+#include "arcgrad/runtime/interrupt_poll.h"
 
 // Path scores with cycles: strongly connected components are visited in topological order, so that
 // all scores outside a component that its nodes depend on are final. With b the scores that arrive
 // from outside and A the exponentials of the arcs inside, the scores x of the nodes satisfy
 // x = b + A^T x. The series converges if and only if the spectral radius of A is below 1, which
 // holds if and only if elimination without pivoting meets only positive pivots (I - A is then an
-// M-matrix). A and b are taken relative to the best paths, so that no entry overflows. O(n^3).
+// M-matrix). A and b are taken relative to the best paths, so that no entry overflows. The cost
+// depends on the cycles, see sparse_lu.cpp.
 //
 // In the tropical semiring a component is solved by best_cycle_paths().
 
@@ -71,7 +73,10 @@ class CyclicRecursion {
     const int32_t num_nodes = table_.topology->num_nodes();
     std::vector<int32_t> order;
     int32_t begin = 0;
+    InterruptPoll poll;
     for (size_t c = 0; begin < num_nodes; ++c) {
+      constexpr int64_t kWork = 10;
+      poll(kWork);
       int32_t end = begin + 1;
       if (!bounds.empty()) {
         const int32_t* at = &bounds[table_.is_reverse ? bounds.size() - 2 - c : c];
@@ -109,8 +114,10 @@ class CyclicRecursion {
   ComponentArcs gather(std::vector<int32_t> nodes) const {
     const Adjacency& adjacency = *table_.adjacency;
     ComponentArcs out;
+    InterruptPoll poll;
     for (size_t i = 0; i < nodes.size(); ++i) {
       const int32_t d = nodes[i];
+      poll(1 + adjacency.offset[d + 1] - adjacency.offset[d]);
       double inflow = table_.is_source[d] ? 0.0 : kNegInf;
       int32_t slot = -1;
       for (int32_t k = adjacency.offset[d]; k < adjacency.offset[d + 1]; ++k) {
@@ -145,44 +152,21 @@ class CyclicRecursion {
   /// Factors (I - A) and returns the scores of the nodes.
   std::vector<double> solve_cycles(const ComponentArcs& component) {
     const size_t n = component.size();
-    if (n > static_cast<size_t>(kMaxComponent))
-      fail(options_.op, "a strongly connected component may have at most ", kMaxComponent,
-           " nodes, but the one with nodes ", list_nodes(component.nodes, options_.names), " has ",
-           n);
     const auto paths = best_cycle_paths(component.arcs, component.inflow, component.slot);
     if (!paths) fail_divergent(component);
     const std::vector<double>& best = paths->score;
-    FactoredComponent factored{component.nodes, std::vector<double>(n), std::vector<double>(n * n)};
-    std::vector<double>& lu = factored.lu;
-    std::vector<double> heaviest_loop(n, kNegInf);
-    for (const InnerArc& arc : component.arcs)
-      if (arc.from == arc.to)
-        heaviest_loop[arc.from] = std::max(heaviest_loop[arc.from], arc.weight);
-    for (size_t i = 0; i < n; ++i) {
-      // One minus the heaviest loop, without cancellation if that is near one.
-      lu[i * n + i] = -std::expm1(heaviest_loop[i]);
-      factored.scale[i] = std::exp(component.inflow[i] - best[i]);
-    }
-    for (const auto& [from, to, slot, weight] : component.arcs)
-      if (from == to && weight == heaviest_loop[from])
-        heaviest_loop[from] = kNegInf;  // subtracted above
-      else
-        lu[static_cast<size_t>(from) * n + static_cast<size_t>(to)] -=
-            std::exp(weight + (best[from] - best[to]));
     const bool is_single_loop = component.arcs.size() == 1;
     const double least =
         is_single_loop ? std::numeric_limits<double>::min() : 4.0 * static_cast<double>(n) * kEps;
-    for (size_t k = 0; k < n; ++k) {
-      const double* pivot = &lu[k * n];
-      if (!(pivot[k] > least)) fail_divergent(component);
-      for (size_t i = k + 1; i < n; ++i) {
-        double* row = &lu[i * n];
-        if (row[k] == 0.0) continue;
-        const double factor = row[k] /= pivot[k];
-        for (size_t j = k + 1; j < n; ++j) row[j] -= factor * pivot[j];
-      }
-    }
-    factored.solve_transposed(factored.scale);
+    auto lu = SparseLu::factor(n, cycle_matrix(component.arcs, best), least);
+    if (!lu) fail_divergent(component);
+    if (lu->num_dense() > SparseLu::kMaxDense)
+      fail(options_.op, "a strongly connected component may have at most ", SparseLu::kMaxDense,
+           " nodes that are densely connected, but the one with nodes ",
+           list_nodes(component.nodes, options_.names), " has ", lu->num_dense(), " of its ", n);
+    FactoredComponent factored{component.nodes, std::vector<double>(n), std::move(*lu)};
+    for (size_t i = 0; i < n; ++i) factored.scale[i] = std::exp(component.inflow[i] - best[i]);
+    factored.lu.solve_transposed(factored.scale);
     std::vector<double> value(n);
     for (size_t i = 0; i < n; ++i) value[i] = best[i] + std::log(factored.scale[i]);
     if (table_.keep) {

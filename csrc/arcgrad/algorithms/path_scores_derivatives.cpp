@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "arcgrad/runtime/interrupt_poll.h"
+
 // Passes over the local posteriors p of the arcs; see path_scores.cpp. In a strongly connected
 // component, mass and tangents are the solutions of linear systems with the stored LU factors.
 
@@ -15,8 +17,10 @@ constexpr int32_t kAhead = 32;
 template <class OnNode, class OnComponent>
 void visit(const PathTable& table, bool backwards, OnNode on_node, OnComponent on_component) {
   const int32_t num_nodes = table.topology->num_nodes();
+  InterruptPoll poll;
   for (int32_t i = 0; i < num_nodes; ++i) {
     const int32_t n = table.node(backwards ? num_nodes - 1 - i : i);
+    poll(1 + table.adjacency->offset[n + 1] - table.adjacency->offset[n]);
     if (const FactoredComponent* component = table.component(n)) {
       on_component(*component);
       i += static_cast<int32_t>(component->nodes.size()) - 1;
@@ -78,7 +82,7 @@ Buffer<double> jvp(const PathTable& table, const Weights& tangent) {
           std::vector<double> x;
           for (size_t i = 0; i < nodes.size(); ++i)
             x.push_back(component.scale[i] * mean(nodes[i], &component));
-          component.solve_transposed(x);
+          component.lu.solve_transposed(x);
           for (size_t i = 0; i < x.size(); ++i) score_tangent[nodes[i]] = x[i] / component.scale[i];
         });
   });

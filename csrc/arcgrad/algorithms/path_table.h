@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "arcgrad/algorithms/scaled.h"
+#include "arcgrad/algorithms/sparse_lu.h"
 #include "arcgrad/core/semiring.h"
 #include "arcgrad/core/topology.h"
 #include "arcgrad/core/weights.h"
@@ -39,10 +40,7 @@ struct PathOptions {
 struct FactoredComponent {
   std::vector<int32_t> nodes;  // those that paths reach
   std::vector<double> scale;   // their scores relative to the best paths, as plain numbers
-  std::vector<double> lu;      // row by row
-  /// Solves (identity - arcs) x = rhs in place, and the transposed system.
-  void solve(std::vector<double>& rhs) const;
-  void solve_transposed(std::vector<double>& rhs) const;
+  SparseLu lu;
   /// Turns the mass that enters each node from outside into all mass that flows through it.
   void solve_mass(Buffer<double>& mass) const;
 };
