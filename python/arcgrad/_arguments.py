@@ -97,6 +97,11 @@ class _Function:
         hints = typing.get_type_hints(self.function)
         return {name: hints.get(name, Any) for name in inspect.signature(self.function).parameters}
 
+    @functools.cached_property
+    def plain(self) -> dict[str, tuple[type, ...]]:
+        """The types of each parameter that fit without a closer look."""
+        return {name: tuple(_plain_types(wanted)) for name, wanted in self.wanted.items()}
+
     def op(self, args: tuple[Any, ...]) -> str:
         """What errors call the function."""
         name = self.function.__name__
@@ -104,9 +109,11 @@ class _Function:
 
     def check(self, args: tuple[Any, ...], kwargs: dict[str, Any], deep: bool) -> None:
         """Raise an error for the first argument that does not fit."""
-        wanted = self.wanted
-        for name, value in (*zip(wanted, args, strict=False), *kwargs.items()):
-            if name in wanted and (problem := find_problem(value, wanted[name], deep=deep)):
+        plain = self.plain
+        for name, value in (*zip(plain, args, strict=False), *kwargs.items()):
+            if name not in plain or (not deep and isinstance(value, plain[name])):
+                continue
+            if problem := find_problem(value, self.wanted[name], deep=deep):
                 raise refusal(self.op(args), name, problem)
 
     def explain(self, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -181,6 +188,21 @@ def _alternatives(wanted: Any) -> Iterable[Any]:
             yield from _alternatives(one)
     else:
         yield types.NoneType if wanted is None else wanted
+
+
+def _plain_types(wanted: Any) -> Iterable[type]:
+    for one in _alternatives(wanted):
+        kind = typing.get_origin(one) or one
+        if kind is Any or kind is object:
+            yield object
+        elif kind is float:
+            yield from (float, int)
+        elif kind is Literal:
+            yield str
+        elif kind in _SEQUENCES:
+            yield from (list, tuple)
+        elif isinstance(kind, type) and kind.__module__ != "collections.abc":
+            yield kind
 
 
 def _find(value: Any, wanted: Any, deep: bool) -> Problem | None:
