@@ -144,6 +144,9 @@ def _match(
 def _wrap() -> None:
     owners: list[Any] = [_core, *(c for c in vars(_core).values() if isinstance(c, type))]
     for owner in owners:
+        constructor = getattr(owner, "__init__", None)
+        if owner is not _core and type(constructor).__name__ != "nb_method":
+            owner.__signature__ = inspect.Signature()  # the core makes its instances
         for name, value in list(vars(owner).items()):
             kind = type(value).__name__
             # Operators return NotImplemented instead of raising an error.
