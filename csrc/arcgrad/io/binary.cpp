@@ -215,7 +215,8 @@ void save(const std::string& file_name, const Graph& graph) {
 }
 
 Graph load(const std::string& file_name) {
-  return parse(read_file("load", file_name), "load", text("'", file_name, "'"));
+  const Buffer<char> content = read_file("load", file_name);
+  return parse({content.data(), content.size()}, "load", text("'", file_name, "'"));
 }
 
 }  // namespace arcgrad

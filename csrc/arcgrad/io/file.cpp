@@ -98,13 +98,13 @@ std::string temporary_name(const fs::path& target) {
 
 }  // namespace
 
-std::string read_file(const char* op, const std::string& file_name) {
+Buffer<char> read_file(const char* op, const std::string& file_name) {
   check_name(op, file_name);
   const OpenFile file(retry([&] { return ::open(file_name.c_str(), O_RDONLY | O_CLOEXEC); }));
   struct stat status;
   if (file.id() < 0 || ::fstat(file.id(), &status) != 0) fail_system(op, "read", file_name);
   // The size is only a hint: a pipe has none, and a file may grow during the read.
-  std::string content;
+  Buffer<char> content;
   const bool has_size = S_ISREG(status.st_mode) && status.st_size > 0;
   content.resize((has_size ? static_cast<size_t>(status.st_size) : size_t{1} << 16U) + 1);
   size_t size = 0;

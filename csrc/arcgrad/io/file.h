@@ -5,10 +5,12 @@
 #include <string>
 #include <string_view>
 
+#include "arcgrad/runtime/buffer.h"
+
 namespace arcgrad {
 
 /// The whole content of a file. Throws std::system_error if it cannot be read.
-std::string read_file(const char* op, const std::string& file_name);
+Buffer<char> read_file(const char* op, const std::string& file_name);
 
 /// Replaces a file atomically: readers see the old or the new content, never a part. Throws
 /// std::system_error if it cannot be written, and then leaves the old file unchanged.

@@ -256,8 +256,8 @@ void savetxt(const std::string& file_name, const Graph& graph) {
 }
 
 Graph loadtxt(const std::string& file_name) {
-  const std::string content = read_file("loadtxt", file_name);
-  return Parser(content, "loadtxt", text("'", file_name, "'")).parse();
+  const Buffer<char> content = read_file("loadtxt", file_name);
+  return Parser({content.data(), content.size()}, "loadtxt", text("'", file_name, "'")).parse();
 }
 
 }  // namespace arcgrad
