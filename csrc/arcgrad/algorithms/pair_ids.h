@@ -129,10 +129,9 @@ class PairIds {
                                std::numeric_limits<int32_t>::max());
     slots_ = Column();  // before the larger one is allocated
     slots_.assign(num_slots, kFree);
-    constexpr int64_t kWork = 8;  // a cache miss
     InterruptPoll poll;
     for (int32_t id = 0; id < size(); ++id) {
-      poll(kWork);
+      poll();
       size_t slot = home(keys_[id]);
       while (slots_[slot] != kFree) slot = next(slot);
       slots_[slot] = id;

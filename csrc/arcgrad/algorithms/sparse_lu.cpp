@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 #include <queue>
 #include <utility>
 
@@ -15,6 +16,33 @@
 // Cost: a ring of n nodes takes O(n log n), a dense matrix O(n^3).
 
 namespace arcgrad {
+namespace {
+
+/// Matrices of few rows, and those with this share of entries, are factored faster as dense ones.
+constexpr size_t kFewRows = 128, kDenseShare = 4;
+
+bool is_dense(size_t num_rows, size_t num_entries) {
+  return num_rows <= kFewRows || kDenseShare * num_entries >= num_rows * num_rows;
+}
+
+/// Factors a dense matrix of n rows in place. Returns whether all pivots are above `least`.
+bool factor_dense(double* lu, size_t n, double least) {
+  InterruptPoll poll;
+  for (size_t k = 0; k < n; ++k) {
+    const double* pivot = lu + k * n;
+    if (!(pivot[k] > least)) return false;
+    for (size_t i = k + 1; i < n; ++i) {
+      double* row = lu + i * n;
+      if (row[k] == 0.0) continue;
+      const double factor = row[k] /= pivot[k];
+      poll(static_cast<int64_t>(n - k));
+      for (size_t j = k + 1; j < n; ++j) row[j] -= factor * pivot[j];
+    }
+  }
+  return true;
+}
+
+}  // namespace
 
 class SparseLu::Elimination {
  public:
@@ -34,20 +62,27 @@ class SparseLu::Elimination {
 
   bool run(SparseLu& out, double least) {
     for (size_t i = 0; i < rows_.size(); ++i) enqueue(static_cast<int32_t>(i));
-    for (size_t left = rows_.size(); left > 0 && !is_dense(left); --left)
+    size_t left = rows_.size();
+    for (; !is_dense(left, num_entries_); --left)
       if (!eliminate(next(), out, least)) return false;
+    if (left > kMaxDense) {
+      out.dense_rows_.resize(left);
+      return true;
+    }
     for (size_t i = 0; i < rows_.size(); ++i)
-      if (is_left_[i]) out.dense_rows_.push_back(static_cast<int32_t>(i));
-    return out.num_dense() > kMaxDense || factor_dense(out, least);
+      if (is_left_[i]) {
+        where_[i] = static_cast<int32_t>(out.dense_rows_.size());
+        out.dense_rows_.push_back(static_cast<int32_t>(i));
+      }
+    out.dense_.assign(left * left, 0.0);
+    for (const int32_t i : out.dense_rows_)
+      for (const auto& [col, value] : rows_[i])
+        out.dense_[static_cast<size_t>(where_[i]) * left + static_cast<size_t>(where_[col])] =
+            value;
+    return factor_dense(out.dense_.data(), left, least);
   }
 
  private:
-  /// Few rows are eliminated faster as dense ones, even if they are sparse.
-  bool is_dense(size_t left) const {
-    constexpr size_t kFew = 32, kDenseShare = 4;
-    return left <= kFew || kDenseShare * num_entries_ >= left * left;
-  }
-
   void add(int32_t row, int32_t col, double value) {
     rows_[row].push_back({col, value});
     cols_[col].push_back(row);
@@ -107,28 +142,6 @@ class SparseLu::Elimination {
     return factor;
   }
 
-  bool factor_dense(SparseLu& out, double least) {
-    const size_t n = out.num_dense();
-    out.dense_.assign(n * n, 0.0);
-    double* const lu = out.dense_.data();
-    for (size_t i = 0; i < n; ++i) where_[out.dense_rows_[i]] = static_cast<int32_t>(i);
-    for (size_t i = 0; i < n; ++i)
-      for (const auto& [col, value] : rows_[out.dense_rows_[i]]) lu[i * n + where_[col]] = value;
-    for (size_t k = 0; k < n; ++k) {
-      const double* pivot = lu + k * n;
-      if (!(pivot[k] > least)) return false;
-      for (size_t i = k + 1; i < n; ++i) {
-        double* row = lu + i * n;
-        poll_();
-        if (row[k] == 0.0) continue;
-        const double factor = row[k] /= pivot[k];
-        poll_(static_cast<int64_t>(n - k));
-        for (size_t j = k + 1; j < n; ++j) row[j] -= factor * pivot[j];
-      }
-    }
-    return true;
-  }
-
   std::vector<std::vector<Term>> rows_;     // of the rows left; their columns are left too
   std::vector<std::vector<int32_t>> cols_;  // the rows of each column, also those eliminated
   std::vector<int32_t> count_;              // of each column, the rows left
@@ -143,7 +156,16 @@ class SparseLu::Elimination {
 std::optional<SparseLu> SparseLu::factor(size_t size, std::vector<MatrixEntry> entries,
                                          double least) {
   SparseLu out;
-  if (!Elimination(size, std::move(entries)).run(out, least)) return std::nullopt;
+  if (size > kMaxDense || !is_dense(size, entries.size())) {
+    if (!Elimination(size, std::move(entries)).run(out, least)) return std::nullopt;
+    return out;
+  }
+  out.dense_rows_.resize(size);
+  std::iota(out.dense_rows_.begin(), out.dense_rows_.end(), 0);
+  out.dense_.assign(size * size, 0.0);
+  for (const auto& [row, col, value] : entries)
+    out.dense_[static_cast<size_t>(row) * size + static_cast<size_t>(col)] += value;
+  if (!factor_dense(out.dense_.data(), size, least)) return std::nullopt;
   return out;
 }
 

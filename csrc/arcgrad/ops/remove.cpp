@@ -79,16 +79,17 @@ class EpsilonClosures {
   /// The closure of one node, or of the union of several nodes.
   EpsilonClosure from(std::span<const int32_t> sources) {
     const size_t first = names_.size();
+    const int64_t first_arc = std::ssize(arcs_);
     for (int32_t n : sources) sources_.push_back(find_or_add(n, first));
     for (size_t i = first; i < names_.size(); ++i)
-      for (int32_t k = removed_begin_[names_[i]]; k < removed_begin_[names_[i] + 1]; ++k, poll_())
+      for (int32_t k = removed_begin_[names_[i]]; k < removed_begin_[names_[i] + 1]; ++k)
         add_arc(i, find_or_add(removed_[k].dst, first), removed_[k].arc);
     EpsilonClosure closure;
     closure.begin = static_cast<int32_t>(targets_.size());
     for (size_t i = first; i < names_.size(); ++i)
       if (matters_[names_[i]]) targets_.push_back(static_cast<int32_t>(i));
     closure.end = static_cast<int32_t>(targets_.size());
-    poll_(static_cast<int64_t>(names_.size() - first));
+    poll_(std::ssize(arcs_) - first_arc);
     require_size("remove", "nodes reached over removed arcs",
                  static_cast<int64_t>(names_.size()) + 1);
     require_size("remove", "removed arcs to be followed", static_cast<int64_t>(arcs_.size()));
@@ -274,7 +275,6 @@ Graph remove(const Graph& graph, int32_t ilabel, std::optional<int32_t> olabel, 
   InterruptPoll poll;
   const auto add_arc = [&](int32_t from, int32_t arc) {
     const Route& route = routes.route[dst[arc]];
-    poll();
     if (route.closure < 0) return add(from, route.id, arc, -1);
     const EpsilonClosure& closure = routes.closures[route.closure];
     poll(closure.end - closure.begin);
