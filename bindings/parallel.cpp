@@ -2,6 +2,7 @@
 
 #include "arcgrad/runtime/parallel.h"
 
+#include "arcgrad/runtime/openmp.h"
 #include "arcgrad/runtime/thread_count.h"
 #include "arcgrad/runtime/thresholds.h"
 #include "common.h"
@@ -30,13 +31,14 @@ void init_parallel(nb::module_& m) {
 The number of threads that :func:`backward` and operations on lists use, including the calling one.
 
 The default is ``ARCGRAD_NUM_THREADS``, else ``OMP_NUM_THREADS``, else the number of processors that
-this process may use. In a forked child and in a daemonic ``multiprocessing`` process, such as a
+this process may use, by its affinity mask and the CPU quota of its control groups. In a forked child and in a daemonic ``multiprocessing`` process, such as a
 DataLoader worker, it is ``ARCGRAD_NUM_THREADS``, else 1, because several of them run at the same
 time. Importing arcgrad warns if ``ARCGRAD_NUM_THREADS`` is not a whole number between 1 and 4096.
 
 On Linux, arcgrad uses the threads of OpenMP if the program has loaded it, as ``import torch`` does,
-and if their numbers are equal. These threads spin after each operation of torch, and would slow
-down other threads. Set ``ARCGRAD_OPENMP=0`` in the environment to use separate threads.
+and if their numbers are equal, while these threads spin after an operation of torch: they would slow
+down other threads. Set ``ARCGRAD_OPENMP=0`` in the environment to use separate threads always.
+Small batches, and batches beside programs that keep all processors busy, run on one thread.
 
 >>> import arcgrad as ag
 >>> ag.get_num_threads() >= 1
@@ -71,7 +73,7 @@ Raises:
         results.resize(items.size());
         {
           nb::gil_scoped_release release;
-          parallel_for(items.size(), [&](size_t i) {
+          parallel_for_blocking(items.size(), [&](size_t i) {
             nb::gil_scoped_acquire acquire;
             results[i] = call(function, items[i], i, items.size());
           });
@@ -95,6 +97,8 @@ Args:
 >>> ag.parallel_for(lambda n: ag.forward_score(ag.chain_graph([0] * n)).item(), range(3))
 [0.0, 0.0, 0.0]
 )");
+  m.def("num_openmp_loops", &openmp::num_loops,
+        "For tests: how many loops ran on the threads of OpenMP.");
   m.def(
       "set_threshold",
       [](const std::string& name, int64_t value) { return set_threshold(name, value); }, "name"_a,

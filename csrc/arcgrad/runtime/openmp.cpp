@@ -2,6 +2,7 @@
 
 #include "arcgrad/runtime/openmp.h"
 
+#include <atomic>
 #include <cstdlib>
 #include <fstream>
 #include <string>
@@ -9,10 +10,18 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 #endif
 
 namespace arcgrad::openmp {
+namespace {
+
+std::atomic<int64_t> count_of_loops{0};
+
+}  // namespace
+
+int64_t num_loops() { return count_of_loops; }
 
 // The thread sanitizer reports false races, because OpenMP libraries are built without it.
 #if defined(__linux__) && !defined(__SANITIZE_THREAD__)
@@ -66,6 +75,20 @@ const Library* library() {
   return is_found ? &library : nullptr;
 }
 
+/// The clock of the processor time of an OpenMP thread; 0 until one is known. The clock of a thread
+/// that has ended cannot be read.
+std::atomic<clockid_t> worker_clock{0};
+
+/// Whether an OpenMP thread uses a processor now, so that it will start at once; true if unknown.
+/// OpenMP makes its caller wait for all of its threads. To wake up one that sleeps can take 16 ms.
+bool is_spinning() {
+  const clockid_t clock = worker_clock;
+  timespec before, after;
+  if (clock == 0 || clock_gettime(clock, &before) != 0 || clock_gettime(clock, &after) != 0)
+    return true;
+  return before.tv_nsec != after.tv_nsec;
+}
+
 }  // namespace
 
 bool run(int num_threads, Body* body, void* data) {
@@ -75,16 +98,20 @@ bool run(int num_threads, Body* body, void* data) {
   if (!is_allowed || !is_main) return false;
   const Library* openmp = library();
   // A team of another size would make OpenMP end threads and start new ones.
-  if (!openmp || openmp->max_threads() != num_threads) return false;
+  if (!openmp || openmp->max_threads() != num_threads || !is_spinning()) return false;
   struct LoopArguments {
     Body* body;
     void* data;
     const Library* openmp;
   } call{body, data, openmp};
+  ++count_of_loops;
   openmp->parallel(
       [](void* data) {
         const auto& [body, rest, openmp] = *static_cast<LoopArguments*>(data);
-        body(rest, openmp->thread(), openmp->team_size());
+        const int thread = openmp->thread();
+        clockid_t clock;
+        if (thread == 1 && pthread_getcpuclockid(pthread_self(), &clock) == 0) worker_clock = clock;
+        body(rest, thread, openmp->team_size());
       },
       &call, static_cast<unsigned>(num_threads), 0);
   return true;

@@ -8,7 +8,8 @@
 //
 // Invariants: every index is taken once, by a compare-and-swap on its range. Errors are stored per
 // index, so which one is thrown does not depend on the threads. A nested loop runs on its own
-// thread. A forked child forgets the pool of its parent and makes its own.
+// thread. A forked child forgets the pool of its parent and makes its own. While other programs
+// keep the processors busy, loops run on their own thread (contention.h).
 //
 // Cost: one atomic operation per index, and one wake-up per thread unless it still spins.
 // Reference: Blumofe and Leiserson, Scheduling multithreaded computations by work stealing, 1999.
@@ -27,6 +28,7 @@
 #include <thread>
 #include <utility>
 
+#include "arcgrad/runtime/contention.h"
 #include "arcgrad/runtime/error.h"
 #include "arcgrad/runtime/grad_mode.h"
 #include "arcgrad/runtime/memory_limit.h"
@@ -64,15 +66,15 @@ std::atomic<void (*)()> interrupt_check{nullptr};
 constexpr std::chrono::milliseconds kBetweenChecks{50};
 /// How long a thread spins before it sleeps. Waking it takes longer than a small batch, and the
 /// backward pass usually follows the forward pass at once.
-constexpr std::chrono::microseconds kBeforeSleep{100};
+constexpr std::chrono::microseconds kBeforeSleep{300};
 
 /// Spins until a condition holds, at most for kBeforeSleep.
 template <class Condition>
 void spin_until(const Condition& holds) {
-  const auto end = std::chrono::steady_clock::now() + kBeforeSleep;
+  const auto end = Clock::now() + kBeforeSleep;
   while (!holds()) {
     for (int i = 0; i < 32 && !holds(); ++i) relax();
-    if (std::chrono::steady_clock::now() > end) return;
+    if (Clock::now() > end) return;
   }
 }
 
@@ -117,6 +119,9 @@ struct Job {
   std::atomic<int> working{0};   // threads of the pool in this job, changed under its mutex
   std::atomic<int> num_done{0};  // OpenMP threads that have finished
   std::exception_ptr interrupt;  // why the job was cancelled
+  const Clock::time_point begin = Clock::now();
+  Clock::duration own_time{};                 // in which the calling thread worked
+  std::atomic<Clock::rep> time_of_others{0};  // the processor time of the other threads
 
   /// Called on any thread.
   void cancel(std::exception_ptr cause) {
@@ -136,6 +141,8 @@ struct Job {
 
   /// Runs indices until none is left. Thread 0 is the one that started the job.
   void work(size_t thread) {
+    const auto work_begin = Clock::now();
+    const Clock::duration time_before = thread == 0 ? Clock::duration() : thread_time();
     const bool was_inside = std::exchange(is_inside, true);
     const bool was_enabled = set_grad_enabled(grad_enabled);
     Job* const outer = std::exchange(current_job, this);
@@ -152,6 +159,15 @@ struct Job {
     current_job = outer;
     set_grad_enabled(was_enabled);
     is_inside = was_inside;
+    if (thread == 0)
+      own_time = Clock::now() - work_begin;
+    else
+      time_of_others += (thread_time() - time_before).count();
+  }
+
+  /// Called after all threads have finished.
+  void report() const {
+    report_loop(Clock::now() - begin, own_time + Clock::duration(time_of_others));
   }
 
   const std::thread::id starter = std::this_thread::get_id();
@@ -264,10 +280,16 @@ struct Threads {
   std::mutex mutex;
   int count = default_num_threads();
   std::shared_ptr<Pool> pool;
+  int count_of_pool = 1;
 
   std::shared_ptr<Pool> get() {
+    std::shared_ptr<Pool> old;  // ends without the lock
     std::lock_guard lock(mutex);
-    if (!pool && count > 1) pool = std::make_shared<Pool>(count - 1, count <= usable_processors());
+    if (count == 1) return nullptr;
+    if (count != std::exchange(count_of_pool, count)) {
+      old.swap(pool);
+      pool = std::make_shared<Pool>(count - 1, count <= usable_processors());
+    }
     return pool;
   }
 };
@@ -310,43 +332,97 @@ void serial_for(size_t count, const std::function<void(size_t)>& body) {
   if (first) std::rethrow_exception(first);
 }
 
-void parallel_for(size_t count, const std::function<void(size_t)>& body) {
+namespace {
+
+void run_loop(size_t count, const std::function<void(size_t)>& body, bool may_block) {
   const int num_threads = count > 1 && !is_inside ? get_num_threads() : 1;
-  if (num_threads == 1 || count > UINT32_MAX) return serial_for(count, body);
+  if (num_threads == 1 || count > UINT32_MAX || (!may_block && is_contended()))
+    return serial_for(count, body);
   Job job(count, num_threads, body);
   if (!run_in_openmp(job, num_threads)) {
     const std::shared_ptr<Pool> pool = threads().get();
     if (!pool) return serial_for(count, body);
     pool->run(job);
   }
+  if (!may_block) job.report();
   if (job.interrupt) std::rethrow_exception(job.interrupt);
   for (const std::exception_ptr& error : job.errors)
     if (error) std::rethrow_exception(error);
 }
 
+}  // namespace
+
+void parallel_for(size_t count, const std::function<void(size_t)>& body) {
+  run_loop(count, body, false);
+}
+
+void parallel_for_blocking(size_t count, const std::function<void(size_t)>& body) {
+  run_loop(count, body, true);
+}
+
 void parallel_rounds(size_t rounds, size_t parts, const std::function<void(size_t, size_t)>& part,
                      const std::function<void(size_t)>& close) {
-  // Parts are handed out in order, so a part waits only for earlier ones, which other threads have
-  // already begun. That holds for any number of threads.
+  if (parts == 1 || is_inside || get_num_threads() == 1 || is_contended()) {
+    for (size_t round = 0; round < rounds; ++round) {
+      for (size_t i = 0; i < parts; ++i) part(round, i);
+      close(round);
+    }
+    return;
+  }
+  // A thread waits without a part, so the others wait only for a thread that the system stopped in
+  // the middle of one. That thread then leaves, so that they wait for it only once.
+  const size_t num_tickets = rounds * parts;
   std::atomic<size_t> next{0}, num_done{0}, open{0};
   std::atomic<bool> has_failed{false};
-  parallel_for(parts, [&](size_t) {
-    try {
-      for (size_t ticket; (ticket = next.fetch_add(1)) < rounds * parts;) {
-        const size_t round = ticket / parts;
-        for (unsigned i = 1; open < round && !has_failed; ++i)
-          i % 1024 ? relax() : std::this_thread::yield();
-        if (has_failed) return;
-        part(round, ticket % parts);
-        if (num_done.fetch_add(1) + 1 < (round + 1) * parts) continue;
+  std::atomic<int> num_threads{0};
+  std::atomic<Clock::rep> work{0};
+  const auto may_leave = [&] {
+    int others = num_threads;
+    while (others > 1)
+      if (num_threads.compare_exchange_weak(others, others - 1)) return true;
+    return false;
+  };
+  const auto run_parts = [&](size_t) {
+    ++num_threads;
+    const auto begin = Clock::now();
+    const Clock::duration time_before = thread_time();
+    Clock::duration own_work{}, stopped{};
+    while (true) {
+      size_t ticket = next;
+      for (unsigned i = 1; ticket < num_tickets && ticket / parts > open && !has_failed; ++i) {
+        i % 1024 ? relax() : std::this_thread::yield();
+        ticket = next;
+      }
+      if (ticket >= num_tickets || has_failed) break;
+      if (!next.compare_exchange_weak(ticket, ticket + 1)) continue;
+      const size_t round = ticket / parts;
+      const auto part_begin = Clock::now();
+      part(round, ticket % parts);
+      if (num_done.fetch_add(1) + 1 == (round + 1) * parts) {
         close(round);
         open = round + 1;
       }
+      const auto now = Clock::now();
+      own_work += now - part_begin;
+      if (now - part_begin < kDelay) continue;
+      const Clock::duration stopped_now = now - begin - (thread_time() - time_before);
+      const Clock::duration delay = stopped_now - std::exchange(stopped, stopped_now);
+      if (delay < kDelay) continue;
+      own_work -= delay;
+      if (may_leave()) break;
+    }
+    work += own_work.count();
+  };
+  const auto begin = Clock::now();
+  parallel_for(parts, [&](size_t i) {
+    try {
+      run_parts(i);
     } catch (...) {
       has_failed = true;
       throw;
     }
   });
+  report_loop(Clock::now() - begin, Clock::duration(work));
 }
 
 void set_interrupt_check(void (*check)()) { interrupt_check = check; }
@@ -390,11 +466,8 @@ void set_num_threads(int num_threads) {
   require(num_threads >= 1 && num_threads <= kMaxThreads, "set_num_threads",
           "the number of threads must be between 1 and ", kMaxThreads, ", but it is ", num_threads);
   Threads& t = threads();
-  std::shared_ptr<Pool> old;
   std::lock_guard lock(t.mutex);
-  if (t.count == num_threads) return;
   t.count = num_threads;
-  old.swap(t.pool);
 }
 
 void rethrow_for_element(const std::string& op, size_t index, size_t count) {

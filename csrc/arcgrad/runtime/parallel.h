@@ -13,8 +13,11 @@ namespace arcgrad {
 ///
 /// Every call is made even if others throw; afterwards the exception of the lowest index is thrown
 /// again. An interruption by the user stops all of them. A nested parallel_for runs on its calling
-/// thread, so nesting cannot deadlock. The calls record ops on the tape if the caller does.
+/// thread, so nesting cannot deadlock. The calls record ops on the tape if the caller does. While
+/// other programs keep the processors busy, all calls are made on the calling thread.
 void parallel_for(size_t count, const std::function<void(size_t)>& body);
+/// The same for a `body` that may sleep or wait for a lock. It always uses all threads.
+void parallel_for_blocking(size_t count, const std::function<void(size_t)>& body);
 
 /// The same on the calling thread only.
 void serial_for(size_t count, const std::function<void(size_t)>& body);

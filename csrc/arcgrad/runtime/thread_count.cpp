@@ -1,4 +1,4 @@
-// Reads ARCGRAD_NUM_THREADS, OMP_NUM_THREADS and the affinity mask of the process.
+// Reads ARCGRAD_NUM_THREADS, OMP_NUM_THREADS, and the affinity mask and the quota of the process.
 
 #include "arcgrad/runtime/thread_count.h"
 
@@ -16,6 +16,7 @@
 #include <sched.h>
 #endif
 
+#include "arcgrad/runtime/cpu_quota.h"
 #include "arcgrad/runtime/error.h"
 
 namespace arcgrad {
@@ -50,11 +51,14 @@ std::atomic<bool (*)()> worker_check{nullptr};
 }  // namespace
 
 int usable_processors() {
+  auto count = static_cast<int>(std::thread::hardware_concurrency());
 #ifdef __linux__
   cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
+  if (sched_getaffinity(0, sizeof set, &set) == 0) count = CPU_COUNT(&set);
+  // Rounded down: with more threads the system would stop all of them for part of each period.
+  count = static_cast<int>(std::min<double>(count, cpu_quota()));
 #endif
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  return std::max(1, count);
 }
 
 int default_num_threads() {

@@ -6,7 +6,8 @@ namespace arcgrad {
 
 inline constexpr int kMaxThreads = 4096;
 
-/// The number of processors that this process may use, at least 1.
+/// The number of processors that this process may use, at least 1: those of its affinity mask, and
+/// no more than the CPU quota of its control groups.
 int usable_processors();
 
 /// ARCGRAD_NUM_THREADS if it is set. Else 1 in a forked child or another worker process, since
