@@ -69,10 +69,14 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture
-def threads():
-    """`set_num_threads`, with the earlier number restored after the test."""
+def threads(threshold):
+    """`set_num_threads`, with the earlier number restored after the test.
+
+    Batches of any size use the threads.
+    """
     import arcgrad as ag
 
+    threshold("small_batch", 0)
     before = ag.get_num_threads()
     yield ag.set_num_threads
     ag.set_num_threads(before)

@@ -204,6 +204,26 @@ def test_outer_scores_are_bitwise_equal_for_any_number_of_threads(dtype, threads
     assert found[0] == found[1] == found[2]
 
 
+@every_dtype
+@pytest.mark.parametrize("count", [1, 3, 9])
+def test_overlapping_windows_of_few_examples_are_bitwise_equal_for_any_number_of_threads(
+    dtype, count, threads
+):
+    rng = generator(12)
+    arrays = [rng.normal(size=(90 - 7 * i, 6)) for i in range(count)]
+    found = []
+    for number in (1, 2, 5):
+        threads(number)
+        graphs = [with_dtype(ag.tokens.ctc_graph([i, 5 - i]), dtype) for i in (1, 2)]
+        for graph in graphs:
+            graph.calc_grad = True
+        emissions = [ag.linear_graph(*a.shape, a.astype(dtype)) for a in arrays]
+        table = ag.outer_score(graphs, emissions, window=5, stride=2)
+        ag.backward(table)
+        found.append([snapshot(table), *(snapshot(g.grad()) for g in (*graphs, *emissions))])
+    assert found[0] == found[1] == found[2]
+
+
 # Scores within the range of a double use a faster loop than scores beyond it.
 
 

@@ -81,6 +81,60 @@ def test_threads_within_a_frame_keep_results_bitwise_equal(dtype, limit, threads
     assert same_bits(found[0], found[2])
 
 
+def large_sparse(kind, seed=0):
+    """Enough arcs that the states of one frame are divided among threads."""
+    rng = np.random.default_rng(seed)
+    if kind == "back-off":  # every label leads to its own node, and all nodes to one
+        size, extra = 600, 3000
+        pairs = rng.choice(size**2, extra, replace=False)
+        src = np.concatenate([pairs // size, np.arange(size), np.full(size, size)])
+        dst = np.concatenate([pairs % size, np.full(size, size), np.arange(size)])
+        label = np.concatenate([pairs % size, np.full(size, ag.epsilon), np.arange(size)])
+        start, accept = [size], [3, size]
+    else:  # several labels and epsilon arcs lead to every node
+        size, extra = 300, 5000
+        src, dst = rng.integers(0, size, (2, extra))
+        label = rng.integers(0, 50, extra)
+        silent = (rng.random(extra) < 0.1) & (src < dst)
+        label[silent] = ag.epsilon
+        start, accept = [0, 5], [1, size - 1]
+    return ag.Graph.from_arrays(
+        src, dst, label, weight=rng.normal(size=len(src)) - 3, start=start, accept=accept
+    )
+
+
+@every_dtype
+@pytest.mark.parametrize("limit", [None, 0])
+@pytest.mark.parametrize("kind", ["back-off", "many labels"])
+@pytest.mark.parametrize("lengths", [(90, 33, 90, 1, 0), (70,)], ids=["lanes", "csr"])
+def test_threads_within_a_frame_of_a_sparse_graph_keep_results_bitwise_equal(
+    dtype, limit, kind, lengths, threads, history_limit
+):
+    rng = np.random.default_rng(1)
+    graph = large_sparse(kind)
+    num_labels = 1 + max(graph.ilabels())
+    arrays = [rng.normal(size=(n, num_labels)) for n in lengths]
+    case = Case("acceptor", graph, arrays)
+    if limit is not None:
+        history_limit(limit)
+    found = []
+    for number in (1, 2, 5):
+        threads(number)
+        found.append(fused(case, dtype, second=False))
+    assert same_bits(found[0], found[1])
+    assert same_bits(found[0], found[2])
+
+
+def test_a_bad_emission_of_a_sparse_graph_is_named_when_threads_share_a_frame(threads):
+    threads(2)
+    graph = large_sparse("back-off")
+    arrays = [np.zeros((50, 600), np.float32) for _ in range(5)]
+    arrays[2][31, 7] = arrays[2][31, 599] = arrays[4][2, 0] = np.nan
+    products = ag.intersect(graph, [ag.linear_graph(50, 600, array) for array in arrays])
+    with pytest.raises(ValueError, match=r"element 2 of 5.*label 7 at frame 31 is nan"):
+        ag.forward_score(products)
+
+
 def test_a_bad_emission_is_named_when_threads_share_a_frame(threads):
     threads(2)
     array = np.zeros((50, 400), np.float32)

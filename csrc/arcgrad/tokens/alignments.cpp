@@ -337,7 +337,7 @@ Graph align(const char* op, const Tokens::Rules& rules, std::span<const int32_t>
 
 std::vector<Graph> align(const char* op, const Tokens::Rules& rules, const Sequences& targets,
                          bool calc_grad, DType dtype) {
-  constexpr int64_t kArcsPerLabel = 5;
+  constexpr int64_t kArcsPerLabel = 8;
   return map_batch(
       op, targets.size(), [&](size_t i) { return align(op, rules, targets[i], calc_grad, dtype); },
       kArcsPerLabel * static_cast<int64_t>(targets.labels.size()));

@@ -4,8 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <exception>
+#include <stdexcept>
 
 #include "arcgrad/core/semiring.h"
+#include "arcgrad/runtime/parallel.h"
+#include "arcgrad/runtime/thresholds.h"
 #include "arcgrad/trellis/hvp/hvp.h"
 #include "arcgrad/trellis/recorded_gradients.h"
 #include "arcgrad/trellis/testing.h"
@@ -55,6 +59,31 @@ class GradientsRule final : public Rule {
   std::vector<size_t> outputs_;  // the factor of each output
 };
 
+bool is_small(int64_t work) { return work < thresholds.small_batch; }
+
+/// Calls `run(k)` for each k below `count`, in parallel. Calls that use several threads themselves
+/// are made one after the other if they are too few to occupy all threads; if the total `work` is
+/// small, all are. Throws the first error of an input in the order of k.
+template <class Divides, class RunJob>
+void run_jobs(size_t count, int64_t work, const Divides& divides, const RunJob& run) {
+  std::vector<size_t> whole, divided;
+  for (size_t k = 0; k < count; ++k) (divides(k) ? divided : whole).push_back(k);
+  const size_t rest = divided.size() % static_cast<size_t>(get_num_threads());
+  whole.insert(whole.end(), divided.begin(), divided.end() - static_cast<std::ptrdiff_t>(rest));
+  std::vector<std::exception_ptr> errors(count);
+  const auto run_one = [&](size_t k) {
+    try {
+      run(k);
+    } catch (const std::invalid_argument&) {
+      errors[k] = std::current_exception();
+    }
+  };
+  (is_small(work) ? serial_for : parallel_for)(whole.size(), [&](size_t i) { run_one(whole[i]); });
+  for (size_t i = divided.size() - rest; i < divided.size(); ++i) run_one(divided[i]);
+  for (const std::exception_ptr& error : errors)
+    if (error) std::rethrow_exception(error);
+}
+
 }  // namespace
 
 Batch::Batch(const char* op, Plan plan, bool keep, std::shared_ptr<Frames> frames)
@@ -64,7 +93,8 @@ Batch::Batch(const char* op, Plan plan, bool keep, std::shared_ptr<Frames> frame
   std::vector<const KernelEntry*> kernels(plan_.groups.size());
   // A group of one chunk runs immediately, on the thread that makes its factor.
   std::vector<std::vector<Chunk>> chunks(plan_.groups.size());
-  parallel_for(plan_.groups.size(), [&](size_t g) {
+  const int64_t work = plan_.work();
+  (is_small(work) ? serial_for : parallel_for)(plan_.groups.size(), [&](size_t g) {
     const Plan::Group& group = plan_.groups[g];
     try {
       kernels[g] = &plan_.choose(op_, group);
@@ -77,22 +107,25 @@ Batch::Batch(const char* op, Plan plan, bool keep, std::shared_ptr<Frames> frame
       plan_.rethrow(op_, group.examples.front());
     }
     const size_t size = kernels[g]->chunk_size(group.examples.size());
-    for (size_t begin = 0; begin < group.examples.size(); begin += size)
-      chunks[g].push_back(
-          {g,
-           kernels[g],
-           {group.examples.data() + begin, std::min(size, group.examples.size() - begin)},
-           {}});
-    if (chunks[g].size() == 1) run_chunk(chunks[g][0], keep);
+    for (size_t begin = 0; begin < group.examples.size(); begin += size) {
+      const size_t count = std::min(size, group.examples.size() - begin);
+      chunks[g].push_back({g, kernels[g], {group.examples.data() + begin, count}, {}});
+      chunks[g].back().divides_frames =
+          kernels[g]->divides_frames &&
+          kernels[g]->divides_frames(*plan_.trellis_graph(group), count);
+    }
+    if (chunks[g].size() == 1 && !chunks[g][0].divides_frames) run_chunk(chunks[g][0], keep);
   });
   std::vector<Chunk*> left;
   for (size_t g = 0; g < chunks.size(); ++g) {
     if (!kernels[g]->run)
       for (size_t i : plan_.groups[g].examples) is_fused_[i] = false;
-    if (chunks[g].size() > 1)
-      for (Chunk& chunk : chunks[g]) left.push_back(&chunk);
+    for (Chunk& chunk : chunks[g])
+      if (chunks[g].size() > 1 || chunk.divides_frames) left.push_back(&chunk);
   }
-  parallel_for(left.size(), [&](size_t k) { run_chunk(*left[k], keep); });
+  run_jobs(
+      left.size(), work, [&](size_t k) { return left[k]->divides_frames; },
+      [&](size_t k) { run_chunk(*left[k], keep); });
   for (auto& list : chunks)
     for (Chunk& chunk : list) chunks_.push_back(std::move(chunk));
 }
@@ -187,7 +220,9 @@ void Batch::add_gradients(std::span<const Flow> flows) {
   std::vector<Gradient*> of_examples;
   std::vector<int32_t> labels;
   std::vector<GradientJob> jobs;
+  int64_t work = 0;
   for (const Flow& flow : flows) {
+    work += flow.batch->plan_.work();
     for (const Chunk& chunk : flow.batch->chunks_)
       jobs.push_back({flow, chunk, of_examples.size()});
     flow.batch->list_destinations(flow.emission_grads, of_examples, labels);
@@ -199,7 +234,9 @@ void Batch::add_gradients(std::span<const Flow> flows) {
     first += flow.deltas.size();
   }
   std::vector<Buffer<double>> arcs(jobs.size());
-  parallel_for(jobs.size(), [&](size_t k) { arcs[k] = run_gradient_job(jobs[k], to); });
+  run_jobs(
+      jobs.size(), work, [&](size_t k) { return jobs[k].chunk.divides_frames; },
+      [&](size_t k) { arcs[k] = run_gradient_job(jobs[k], to); });
   to.join();
   size_t done = 0;
   for (const Flow& flow : flows) {

@@ -63,6 +63,7 @@ class Batch {
     const KernelEntry* kernel;
     std::span<const size_t> examples;
     std::vector<PartialRun> runs;
+    bool divides_frames = false;  // whether its run uses several threads
   };
   /// A chunk of one of several batches whose gradients are added.
   struct GradientJob {

@@ -136,6 +136,14 @@ void Plan::rethrow(const char* op, const TrellisGraph& trellis_graph,
   rethrow(op, together.front());
 }
 
+int64_t Plan::work() const {
+  constexpr int64_t kPerExample = 200, kCellsPerArc = 10;
+  int64_t work = 0;
+  for (const Example& example : examples)
+    work += kPerExample + graphs[example.graph].num_arcs() * example.view.frames / kCellsPerArc;
+  return work;
+}
+
 std::vector<Graph> Plan::tape_inputs() const {
   std::vector<Graph> inputs;
   for (const Example& example : examples) inputs.push_back(example.product);

@@ -58,6 +58,8 @@ struct Plan {
   /// emission that is NaN or +inf.
   [[noreturn]] void rethrow(const char* op, const TrellisGraph& graph,
                             std::span<const size_t> together) const;
+  /// The work of scoring the examples, in arcs as thresholds.small_batch counts it.
+  int64_t work() const;
   /// The inputs of the tape entry of the scores: the products (optional), the graphs, the
   /// emissions.
   std::vector<Graph> tape_inputs() const;

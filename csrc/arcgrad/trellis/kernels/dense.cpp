@@ -125,6 +125,12 @@ void prepare_dense(const Factor& factor, DType emissions) {
            [&](auto kind) { dense_factor(factor)->packed<decltype(kind)>(factor); });
 }
 
+bool divides_dense(const TrellisGraph& graph, size_t num_examples) {
+  const int64_t count = graph.num_emitting;
+  return dense::num_parts(static_cast<int64_t>(num_examples) * count *
+                          dense::padded(count, kDensePad)) > 1;
+}
+
 std::unique_ptr<Run> run_dense(std::shared_ptr<const Factor> factor,
                                std::span<const Emissions> examples, const RunOptions& options) {
   auto run = std::make_unique<DenseRun>(std::move(factor), examples, options);

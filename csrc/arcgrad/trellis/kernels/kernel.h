@@ -98,6 +98,8 @@ std::unique_ptr<Run> run_csr(std::shared_ptr<const Factor> factor,
 inline constexpr size_t kLanes = 8;
 std::unique_ptr<Run> run_lanes(std::shared_ptr<const Factor> factor,
                                std::span<const Emissions> examples, const RunOptions& options);
+/// Whether threads divide the frames of run_csr() or run_lanes().
+bool divides_lanes(const TrellisGraph& graph, size_t num_examples);
 /// One example; the graph must be banded.
 std::unique_ptr<Run> run_diagonal(std::shared_ptr<const Factor> factor,
                                   std::span<const Emissions> example, const RunOptions& options);
@@ -106,6 +108,8 @@ std::unique_ptr<Run> run_diagonal(std::shared_ptr<const Factor> factor,
 inline constexpr size_t kDenseRows = 16;
 std::unique_ptr<Run> run_dense(std::shared_ptr<const Factor> factor,
                                std::span<const Emissions> examples, const RunOptions& options);
+/// Whether threads divide the frames of run_dense().
+bool divides_dense(const TrellisGraph& graph, size_t num_examples);
 /// Computes the data that run_dense() derives from a factor for emissions of a dtype.
 void prepare_dense(const Factor& factor, DType emissions);
 

@@ -9,7 +9,9 @@
 // to a base per lane that changes every few frames. Lanes do not interact; after the last frame of
 // a short example, the scores of its lane are zero. Cost: one multiplication per frame, term and
 // example; memory for the values of all frames, or of every stride-th frame, and then the others
-// are computed twice. lanes_loops.h has the loops over states; this class runs them over frames.
+// are computed twice. Threads divide the states of a frame if the graph is large: a batch often has
+// one normalizer and few examples. Files: lanes_forward.cpp, lanes_backward.cpp, and the loops over
+// states in lanes_loops.h; this class runs them over frames.
 
 #include <array>
 #include <memory>
@@ -31,6 +33,25 @@ struct RowWeights {
   std::vector<T> begin_mantissa, end_mantissa;
   std::vector<Exponent<T>> begin_exponent, end_exponent;
 };
+
+/// Exponents grow by less than 2^23 per frame, so 32 bits suffice for this many frames.
+inline constexpr int32_t kFramesPerRebase = 64;
+
+/// States of a frame that do not depend on each other, so that threads can divide them, and states
+/// after them that one thread computes.
+struct Stage {
+  /// The bounds of the parts: part k has the states from cuts[k] to cuts[k + 1].
+  std::vector<int32_t> cuts;
+  States rest;
+
+  States part(size_t k) const { return {cuts[k], cuts[k + 1]}; }
+};
+
+/// The number of parts, one per thread, into which to cut the frames of a graph. It does not affect
+/// results.
+size_t num_lanes_parts(const TrellisGraph& graph);
+/// The stages of a frame: the emitting states, then non-emitting ones.
+std::vector<Stage> make_stages(const TrellisGraph& graph, size_t parts);
 
 /// The loops for 8 examples.
 template <class T>
@@ -64,6 +85,8 @@ class RowsRun final : public Run {
   };
 
   size_t frame_size() const { return static_cast<size_t>(shape_.num_values) * W; }
+  /// The slots that a thread converts.
+  States slots_of(size_t part) const;
   /// The recomputed frames between two kept frames.
   struct RowsSegment {
     FrameValues frames;
@@ -71,11 +94,19 @@ class RowsRun final : public Run {
   };
   /// The values of frame t.
   Scores<T> values(int32_t t, RowsSegment& segment) const;
-  /// Computes frame t from frame t - 1.
-  void step(int32_t t, Scores<T> from, Scores<T> to, int64_t* base) const;
-  void split(int32_t t, Scores<T> out) const;
+  /// Computes the values `at(t)` of each frame from `first` to `last` from those before it, and
+  /// calls done(t) after each.
+  template <class At, class Done>
+  void run_frames(int32_t first, int32_t last, const At& at, const Done& done) const;
+  /// Subtracts the largest exponents of a frame, if it is time to, and adds them to `base`.
+  void rebase(int32_t t, Scores<T> values, int64_t* base) const;
+  /// Converts the emissions of some slots of frame t.
+  void split(int32_t t, States slots, Scores<T> out) const;
   void finish(int32_t t, Scores<T> values, const int64_t* base);
   void run_backward(Backward& state) const;
+  /// Adds the posteriors of some slots of frame t to the gradients of emissions.
+  void add_rows(Backward& state, int32_t t, States slots, const T* posteriors,
+                const T* scale) const;
   /// Adds the posteriors of the epsilon arcs after the last frame.
   void add_boundary(Backward& state, int32_t lane) const;
 
@@ -83,6 +114,8 @@ class RowsRun final : public Run {
   std::shared_ptr<const RowWeights<T>> weights_;
   const LanesTable<T>* loops_;
   Shape shape_;
+  size_t parts_;
+  std::vector<Stage> stages_;
   WeightedRows<T> in_, out_;
   const char* op_ = "";
   std::vector<Emissions> examples_;

@@ -37,6 +37,16 @@ struct Shape {
   int32_t num_emitting, num_values, num_slots;
   const int32_t* slot;   // of each emitting state
   const int32_t* label;  // of each slot, ascending
+
+  /// `count` slots from `first` on.
+  Shape slots(int32_t first, int32_t count) const {
+    return {num_emitting, num_values, count, slot, label + first};
+  }
+};
+
+/// The states [begin, end). Threads divide the states of a frame.
+struct States {
+  int32_t begin, end;
 };
 
 template <class T>
@@ -45,24 +55,24 @@ struct LanesTable {
   /// first count[l] of the labels; the other slots are zero. Returns whether one is NaN or +inf.
   bool (*split)(const Shape& shape, const T* const* row, const int64_t* stride,
                 const int32_t* count, Scores<T> out);
-  /// One frame forward.
-  void (*forward)(const Shape& shape, const WeightedRows<T>& in, ConstScores<T> emissions,
-                  ConstScores<T> from, Scores<T> to);
-  /// The posteriors v * b * 2^-unit of emitting states, their sum, and e * b in `g`.
-  void (*posteriors)(const Shape& shape, ConstScores<T> emissions, ConstScores<T> v,
+  /// Some states of one frame forward.
+  void (*forward)(const Shape& shape, States states, const WeightedRows<T>& in,
+                  ConstScores<T> emissions, ConstScores<T> from, Scores<T> to);
+  /// The posteriors v * b * 2^-unit of some emitting states, their sum, and e * b in `g`.
+  void (*posteriors)(const Shape& shape, States states, ConstScores<T> emissions, ConstScores<T> v,
                      ConstScores<T> b, const Exponent<T>* unit, T* posterior, T* sum, Scores<T> g);
-  /// One frame backward, from `g` to `b`; fills `g` of non-emitting states. Unless `arc` is null,
-  /// also adds the posterior of each term to it: v are the scores after the previous frame, `scale`
-  /// is delta / sum.
-  void (*backward)(const Shape& shape, const WeightedRows<T>& out, Scores<T> g, Scores<T> b,
-                   const T* v_mantissa, const Exponent<T>* v_exponent, const Exponent<T>* unit,
-                   const T* scale, T* arc);
+  /// Some states of one frame backward, from `g` to `b`; fills `g` of non-emitting states. Unless
+  /// `arc` is null, also adds the posterior of each term to it: v are the scores after the previous
+  /// frame, `scale` is delta / sum.
+  void (*backward)(const Shape& shape, States states, const WeightedRows<T>& out, Scores<T> g,
+                   Scores<T> b, const T* v_mantissa, const Exponent<T>* v_exponent,
+                   const Exponent<T>* unit, const T* scale, T* arc);
   /// The sum over emitting states of values times `end`, not normalized.
   void (*finish)(const Shape& shape, ConstScores<T> values, const T* end_mantissa,
                  const Exponent<T>* end_exponent, T* mantissa, Exponent<T>* exponent);
-  /// Sums posterior * scale over the states of each slot.
-  void (*gather)(const Shape& shape, const T* posterior, const T* scale, T* slots);
-  /// The same, added to `slots`.
+  /// Sets some slots to posterior * scale, if state p has slot p.
+  void (*weigh)(States slots, const T* posterior, const T* scale, T* out);
+  /// Adds the sums of posterior * scale over the states of each slot to `slots`.
   void (*collect)(const Shape& shape, const T* posterior, const T* scale, T* slots);
   /// Adds the slots of each lane to row[lane] at their labels, of which there are count[lane]; a
   /// null row is skipped.
@@ -208,9 +218,10 @@ struct LanesLoops {
     return sum;
   }
 
-  static void forward(const Shape& shape, const WeightedRows<T>& in, ConstScores<T> emissions,
-                      ConstScores<T> from, Scores<T> to) {
-    for (int32_t p = 0; p < shape.num_emitting; ++p) {
+  static void forward(const Shape& shape, States states, const WeightedRows<T>& in,
+                      ConstScores<T> emissions, ConstScores<T> from, Scores<T> to) {
+    const int32_t middle = states.end < shape.num_emitting ? states.end : shape.num_emitting;
+    for (int32_t p = states.begin; p < middle; ++p) {
       I top, q;
       F m;
       const F sum = sum_row(in, in.offset[p], in.offset[p + 1], from.mantissa, from.exponent, top);
@@ -220,7 +231,7 @@ struct LanesLoops {
       store(to.mantissa + int64_t{p} * W, m);
       store(to.exponent + int64_t{p} * W, q);
     }
-    for (int32_t v = shape.num_emitting; v < shape.num_values; ++v) {
+    for (int32_t v = states.begin < middle ? middle : states.begin; v < states.end; ++v) {
       I top, q;
       F m;
       const F sum = sum_row(in, in.offset[v], in.offset[v + 1], to.mantissa, to.exponent, top);
@@ -230,12 +241,13 @@ struct LanesLoops {
     }
   }
 
-  static void posteriors(const Shape& shape, ConstScores<T> emissions, ConstScores<T> v,
-                         ConstScores<T> b, const Q* unit, T* posterior, T* sum, Scores<T> g) {
+  static void posteriors(const Shape& shape, States states, ConstScores<T> emissions,
+                         ConstScores<T> v, ConstScores<T> b, const Q* unit, T* posterior, T* sum,
+                         Scores<T> g) {
     F total = F{};
     const I base = load<I>(unit);
     const I most = I{} + Q{100};
-    for (int32_t p = 0; p < shape.num_emitting; ++p) {
+    for (int32_t p = states.begin; p < states.end; ++p) {
       const int64_t at = int64_t{p} * W, s = int64_t{shape.slot[p]} * W;
       const F bm = load<F>(b.mantissa + at);
       const I bq = load<I>(b.exponent + at);
@@ -254,14 +266,14 @@ struct LanesLoops {
   }
 
   template <bool with_arcs>
-  ARCGRAD_INLINE static void backward_rows(const Shape& shape, const WeightedRows<T>& out,
-                                           Scores<T> g, Scores<T> b, const T* v_mantissa,
-                                           const Q* v_exponent, const Q* unit, const T* scale,
-                                           T* __restrict arc) {
+  ARCGRAD_INLINE static void backward_rows(const Shape& shape, States states,
+                                           const WeightedRows<T>& out, Scores<T> g, Scores<T> b,
+                                           const T* v_mantissa, const Q* v_exponent, const Q* unit,
+                                           const T* scale, T* __restrict arc) {
     const I base = with_arcs ? load<I>(unit) : I{};
     const F factor = with_arcs ? load<F>(scale) : F{};
     const I most = I{} + Q{100};
-    for (int32_t v = shape.num_values - 1; v >= 0; --v) {
+    for (int32_t v = states.end - 1; v >= states.begin; --v) {
       const int32_t begin = out.offset[v], end = out.offset[v + 1];
       const int64_t to = int64_t{v} * W;
       I top = I{} + kNone, q;
@@ -325,28 +337,19 @@ struct LanesLoops {
     }
   }
 
-  static void backward(const Shape& shape, const WeightedRows<T>& out, Scores<T> g, Scores<T> b,
-                       const T* v_mantissa, const Q* v_exponent, const Q* unit, const T* scale,
-                       T* arc) {
+  static void backward(const Shape& shape, States states, const WeightedRows<T>& out, Scores<T> g,
+                       Scores<T> b, const T* v_mantissa, const Q* v_exponent, const Q* unit,
+                       const T* scale, T* arc) {
     if (arc)
-      backward_rows<true>(shape, out, g, b, v_mantissa, v_exponent, unit, scale, arc);
+      backward_rows<true>(shape, states, out, g, b, v_mantissa, v_exponent, unit, scale, arc);
     else
-      backward_rows<false>(shape, out, g, b, v_mantissa, v_exponent, unit, scale, arc);
+      backward_rows<false>(shape, states, out, g, b, v_mantissa, v_exponent, unit, scale, arc);
   }
 
-  static void gather(const Shape& shape, const T* posterior, const T* scale, T* slots) {
+  static void weigh(States slots, const T* posterior, const T* scale, T* out) {
     const F factor = load<F>(scale);
-    // States are ordered by node, so if there are as many as labels, state p often has slot p.
-    bool is_identity = shape.num_emitting == shape.num_slots;
-    for (int32_t p = 0; is_identity && p < shape.num_emitting; ++p)
-      is_identity = shape.slot[p] == p;
-    if (is_identity) {
-      for (int32_t p = 0; p < shape.num_emitting; ++p)
-        store(slots + int64_t{p} * W, load<F>(posterior + int64_t{p} * W) * factor);
-      return;
-    }
-    for (int32_t s = 0; s < shape.num_slots; ++s) store(slots + int64_t{s} * W, F{});
-    collect(shape, posterior, scale, slots);
+    for (int32_t s = slots.begin; s < slots.end; ++s)
+      store(out + int64_t{s} * W, load<F>(posterior + int64_t{s} * W) * factor);
   }
 
   static void collect(const Shape& shape, const T* posterior, const T* scale, T* slots) {
@@ -410,8 +413,8 @@ struct LanesLoops {
     store(shift, top);
   }
 
-  static constexpr LanesTable<T> table{split,  forward, posteriors, backward, finish,
-                                       gather, collect, scatter,    rebase};
+  static constexpr LanesTable<T> table{split, forward, posteriors, backward, finish,
+                                       weigh, collect, scatter,    rebase};
 };
 
 }  // namespace

@@ -79,12 +79,12 @@ constexpr std::array kKernels{
     KernelEntry{Kernel::materialised, "materialised", always, is_sparse_trellis, sparse_reason,
                 one_by_one, nullptr},
     KernelEntry{Kernel::dense, "dense", is_dense, always, dense_reason, dense_chunk, run_dense,
-                prepare_dense},
+                divides_dense, prepare_dense},
     KernelEntry{Kernel::diagonal, "diagonal", is_banded, has_states_to_vectorize, banded_reason,
                 one_by_one, run_diagonal},
     KernelEntry{Kernel::lanes, "lanes", always, has_many_examples, lanes_reason, lanes_chunk,
-                run_lanes},
-    KernelEntry{Kernel::csr, "csr", always, always, csr_reason, one_by_one, run_csr},
+                run_lanes, divides_lanes},
+    KernelEntry{Kernel::csr, "csr", always, always, csr_reason, one_by_one, run_csr, divides_lanes},
 };
 
 bool can_run(const KernelEntry& entry, const TrellisGraph& graph) {

@@ -38,6 +38,9 @@ struct KernelEntry {
   /// run the chunk. Null pointer: products are materialised instead.
   std::unique_ptr<Run> (*run)(std::shared_ptr<const Factor> factor,
                               std::span<const Emissions> examples, const RunOptions& options);
+  /// Whether the run of a chunk uses several threads, so that chunks run one after the other if
+  /// there are few. Null pointer: it never does.
+  bool (*divides_frames)(const TrellisGraph& graph, size_t num_examples) = nullptr;
   /// Computes the tables that all chunks of a factor use, before the chunks run in parallel. May be
   /// null.
   void (*prepare)(const Factor& factor, DType emissions) = nullptr;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <deque>
 #include <numeric>
+#include <optional>
 
 #include "arcgrad/autograd/arc_map.h"
 #include "arcgrad/runtime/error.h"
@@ -119,17 +120,25 @@ void OuterBatch::score(double* to) const {
     });
     return;
   }
-  for_each_example([&](size_t e) {
-    WindowScorer<T> windows(op_, prepared<T>(), views_[e], window_);
-    for_each_chunk(e, [&](int32_t first, int32_t count) {
-      windows.set_chunk(first, count);
-      double scores[kLanes];
-      for (size_t k = 0; k < graphs.size(); ++k) {
-        windows.score(k, scores);
-        for (int32_t l = 0; l < count; ++l) to[cell(e, first + l, k)] = scores[l];
-      }
+  const auto score_chunk = [&](WindowScorer<T>& windows, const WindowChunk& chunk) {
+    windows.set_chunk(chunk.first, chunk.count);
+    double scores[kLanes];
+    for (size_t k = 0; k < graphs.size(); ++k) {
+      windows.score(k, scores);
+      for (int32_t l = 0; l < chunk.count; ++l)
+        to[cell(chunk.example, chunk.first + l, k)] = scores[l];
+    }
+  };
+  if (has_many_examples())
+    for_each_example([&](size_t e) {
+      WindowScorer<T> windows(op_, prepared<T>(), views_[e], window_);
+      for (const WindowChunk& chunk : chunks(e, e + 1)) score_chunk(windows, chunk);
     });
-  });
+  else
+    for_each_chunk(chunks(0, emissions.size()), [&](const WindowChunk& chunk, size_t) {
+      WindowScorer<T> windows(op_, prepared<T>(), views_[chunk.example], window_);
+      score_chunk(windows, chunk);
+    });
 }
 
 void OuterBatch::add_gradients(const Weights& deltas, std::span<Gradient* const> grads) const {
@@ -170,30 +179,74 @@ void OuterBatch::differentiate(const double* delta, const EmissionsGrads& to,
     });
     return;
   }
-  for_each_example([&](size_t e) {
-    WindowScorer<T> windows(op_, prepared<T>(), views_[e], window_);
-    std::vector<TermPosteriors<T>> terms(graphs.size());
-    const auto arcs_of = [&](size_t k) -> std::vector<double>& {
-      return arcs[e * graphs.size() + k];
-    };
-    for_each_chunk(e, [&](int32_t first, int32_t count) {
-      windows.set_chunk(first, count);
-      windows.begin_gradients();
-      double scale[kLanes];
-      for (size_t k = 0; k < graphs.size(); ++k) {
-        for (int32_t l = 0; l < count; ++l) scale[l] = delta[cell(e, first + l, k)];
-        windows.add(k, scale, arcs_of(k).empty() ? nullptr : &terms[k]);
+  const size_t num_graphs = graphs.size();
+  const auto arcs_of = [&](size_t e, size_t k) -> std::vector<double>& {
+    return arcs[e * num_graphs + k];
+  };
+  const auto for_each_graph = [&](const WindowChunk& chunk, const auto& f) {
+    double scale[kLanes];
+    for (size_t k = 0; k < num_graphs; ++k) {
+      for (int32_t l = 0; l < chunk.count; ++l)
+        scale[l] = delta[cell(chunk.example, chunk.first + l, k)];
+      f(k, scale, !arcs_of(chunk.example, k).empty());
+    }
+  };
+  if (has_many_examples())
+    return for_each_example([&](size_t e) {
+      WindowScorer<T> windows(op_, prepared<T>(), views_[e], window_);
+      std::vector<TermPosteriors<T>> terms(num_graphs);
+      for (const WindowChunk& chunk : chunks(e, e + 1)) {
+        windows.set_chunk(chunk.first, chunk.count);
+        windows.begin_gradients();
+        for_each_graph(chunk, [&](size_t k, const double* scale, bool wants_arcs) {
+          windows.add(k, scale, wants_arcs ? &terms[k] : nullptr);
+        });
+        windows.end_gradients(chunk.first, chunk.count, windows.gradients(), to.at(e));
       }
-      windows.end_gradients(to.at(e));
+      for (size_t k = 0; k < num_graphs; ++k)
+        if (!arcs_of(e, k).empty()) sum_terms(k, terms[k], arcs_of(e, k));
     });
-    for (size_t k = 0; k < graphs.size(); ++k)
-      if (!arcs_of(k).empty()) sum_terms(k, terms[k], arcs_of(k));
-  });
+  // Windows of different chunks overlap, so their gradients are added in order afterwards, for a
+  // limited number of chunks at a time.
+  constexpr size_t kAtOnce = 32;
+  std::vector<size_t> first_arc{0};
+  for (const Graph& graph : graphs)
+    first_arc.push_back(first_arc.back() + static_cast<size_t>(graph.num_arcs()));
+  const std::vector<WindowChunk> all = chunks(0, emissions.size());
+  for (size_t begin = 0; begin < all.size(); begin += kAtOnce) {
+    const std::span<const WindowChunk> some(all.data() + begin,
+                                            std::min(kAtOnce, all.size() - begin));
+    std::vector<std::vector<T>> rows(some.size());
+    std::vector<std::vector<double>> parts(some.size());
+    for_each_chunk(some, [&](const WindowChunk& chunk, size_t i) {
+      WindowScorer<T> windows(op_, prepared<T>(), views_[chunk.example], window_);
+      windows.set_chunk(chunk.first, chunk.count);
+      windows.begin_gradients();
+      parts[i].resize(first_arc.back());
+      TermPosteriors<T> terms;
+      for_each_graph(chunk, [&](size_t k, const double* scale, bool wants_arcs) {
+        terms.plain.clear();
+        terms.scaled.clear();
+        windows.add(k, scale, wants_arcs ? &terms : nullptr);
+        if (wants_arcs) sum_terms(k, terms, std::span(parts[i]).subspan(first_arc[k]));
+      });
+      rows[i] = windows.gradients();
+    });
+    std::optional<WindowScorer<T>> windows;
+    for (size_t i = 0; i < some.size(); ++i) {
+      const auto& [e, first, count] = some[i];
+      if (i == 0 || e != some[i - 1].example)
+        windows.emplace(op_, prepared<T>(), views_[e], window_);
+      windows->end_gradients(first, count, rows[i], to.at(e));
+      for (size_t k = 0; k < num_graphs; ++k)
+        for (size_t a = 0; a < arcs_of(e, k).size(); ++a)
+          arcs_of(e, k)[a] += parts[i][first_arc[k] + a];
+    }
+  }
 }
 
 template <class T>
-void OuterBatch::sum_terms(size_t k, const TermPosteriors<T>& terms,
-                           std::vector<double>& arcs) const {
+void OuterBatch::sum_terms(size_t k, const TermPosteriors<T>& terms, std::span<double> arcs) const {
   const OuterGraph<T>& graph = prepared<T>()[k];
   const Rows& out = graph.factor->trellis_graph->out;
   for (size_t t = 0; t < out.arc.size(); ++t) {
@@ -367,13 +420,24 @@ void OuterBatch::for_each_example(F f) const {
   });
 }
 
+std::vector<OuterBatch::WindowChunk> OuterBatch::chunks(size_t begin, size_t end) const {
+  constexpr auto kMost = static_cast<int32_t>(kLanes);
+  std::vector<WindowChunk> out;
+  for (size_t e = begin; e < end; ++e)
+    for (int32_t first = 0; first < num_windows(e); first += kMost)
+      out.push_back({e, first, std::min(kMost, num_windows(e) - first)});
+  return out;
+}
+
 template <class F>
-void OuterBatch::for_each_chunk(size_t e, F f) const {
-  const int32_t count = num_windows(e);
-  for (int32_t first = 0; first < count; first += static_cast<int32_t>(kLanes)) {
-    poll_interrupt();
-    f(first, std::min<int32_t>(kLanes, count - first));
-  }
+void OuterBatch::for_each_chunk(std::span<const WindowChunk> chunks, F f) const {
+  parallel_for(chunks.size(), [&](size_t i) {
+    try {
+      f(chunks[i], i);
+    } catch (const std::invalid_argument&) {
+      rethrow_for_example(chunks[i].example, chunks[i].example + 1);
+    }
+  });
 }
 
 void OuterBatch::rethrow_for_example(size_t begin, size_t end) const {

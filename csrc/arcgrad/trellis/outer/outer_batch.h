@@ -16,10 +16,11 @@ namespace arcgrad::trellis {
 
 /// All graphs against all windows of all emissions.
 ///
-/// The scores are a matrix: a row per window, a column per graph. Examples run in parallel. Windows
-/// of few frames run 8 side by side against one graph after the other (WindowScorer), so that their
-/// emissions are read once for all graphs. Longer windows, and whole examples, run 8 side by side
-/// in the `lanes` kernel. For the tropical semiring, windows run through find_best().
+/// The scores are a matrix: a row per window, a column per graph. Examples run in parallel, or the
+/// windows of few examples. Windows of few frames run 8 side by side against one graph after the
+/// other (WindowScorer), so that their emissions are read once for all graphs. Longer windows, and
+/// whole examples, run 8 side by side in the `lanes` kernel. For the tropical semiring, windows run
+/// through find_best().
 ///
 /// Only the inputs are kept for gradients: add_gradients() runs the windows forward again. The
 /// gradient of a graph is computed per example and summed in the order of the list, so results do
@@ -46,6 +47,11 @@ class OuterBatch {
     size_t example;
     int32_t window;
   };
+  /// Short windows that run side by side.
+  struct WindowChunk {
+    size_t example;
+    int32_t first, count;  // windows
+  };
   /// Gradients of arcs: one array per example and graph, empty if not wanted.
   using ArcGrads = std::vector<std::vector<double>>;
 
@@ -59,6 +65,12 @@ class OuterBatch {
   bool is_short() const {
     constexpr int32_t kShort = 32;
     return window_.size >= 1 && window_.size <= kShort;
+  }
+  /// Whether the examples occupy all threads. It does not depend on the number of threads, because
+  /// the order of sums over windows depends on it.
+  bool has_many_examples() const {
+    constexpr size_t kMany = 8;
+    return emissions.size() >= kMany;
   }
   template <class T>
   void prepare(OuterGraph<T>& graph, std::shared_ptr<const Factor> factor) const;
@@ -82,7 +94,7 @@ class OuterBatch {
   void differentiate(const double* delta, const EmissionsGrads& to, ArcGrads& arcs) const;
   /// Adds the posteriors of the out-terms of graph k to the gradient of its arcs.
   template <class T>
-  void sum_terms(size_t k, const TermPosteriors<T>& terms, std::vector<double>& arcs) const;
+  void sum_terms(size_t k, const TermPosteriors<T>& terms, std::span<double> arcs) const;
 
   void score_best(double* to) const;
   /// Adds delta to every arc of the best paths.
@@ -97,9 +109,12 @@ class OuterBatch {
   /// Calls f(example) in parallel. An error names the example and its frame.
   template <class F>
   void for_each_example(F f) const;
-  /// Calls f(first window, number of windows) for chunks of the windows of an example.
+  /// The chunks of the examples from `begin` to `end`.
+  std::vector<WindowChunk> chunks(size_t begin, size_t end) const;
+  /// Calls f(chunk, its position in the list) in parallel. An error names the example and its
+  /// frame.
   template <class F>
-  void for_each_chunk(size_t e, F f) const;
+  void for_each_chunk(std::span<const WindowChunk> chunks, F f) const;
   /// Calls f(example, window, graph, best path) for all of them, examples in parallel.
   template <class F>
   void for_each_best(bool with_paths, F f) const;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "arcgrad/runtime/buffer.h"
+#include "arcgrad/runtime/parallel.h"
 #include "arcgrad/trellis/outer/outer_graph.h"
 #include "arcgrad/trellis/outer/outer_loops.h"
 #include "arcgrad/trellis/outer/window_shape.h"
@@ -80,6 +81,7 @@ class WindowScorer {
 
   /// Selects `count` windows from `first` on.
   void set_chunk(int32_t first, int32_t count) {
+    poll_interrupt();
     first_ = first;
     count_ = count;
     std::array<double, kLanes> spread{};
@@ -138,16 +140,19 @@ class WindowScorer {
     }
   }
 
-  /// Adds the gradient of the emissions of the chunk to the gradient of the example.
-  void end_gradients(const EmissionsGrad& grad) const {
+  /// The gradient of the emissions of the chunk.
+  const std::vector<T>& gradients() const { return gradients_; }
+  /// Adds the gradient of the emissions of a chunk to the gradient of the example.
+  void end_gradients(int32_t first, int32_t count, const std::vector<T>& gradients,
+                     const EmissionsGrad& grad) const {
     if (!grad.data) return;
     for (int32_t f = 0; f < window_.size; ++f) {
-      const T* from = gradients_.data() + static_cast<size_t>(f) * num_slots_ * kLanes;
+      const T* from = gradients.data() + static_cast<size_t>(f) * num_slots_ * kLanes;
       if ((grad.dtype == DType::float64) == (sizeof(T) == 8)) {
         T* row[kLanes] = {};
         int32_t labels[kLanes] = {};
-        for (int32_t l = 0; l < count_; ++l) {
-          row[l] = grad.row<T>(frame(l, f));
+        for (int32_t l = 0; l < count; ++l) {
+          row[l] = grad.row<T>(window_.frame(first + l, f));
           labels[l] = view_.labels;
         }
         lanes_.scatter(slots(), from, row, labels);
@@ -155,9 +160,9 @@ class WindowScorer {
       }
       dispatch(grad.dtype, [&](auto kind) {
         using G = decltype(kind);
-        for (int32_t l = 0; l < count_; ++l)
+        for (int32_t l = 0; l < count; ++l)
           for (int32_t c = 0; c < view_.labels; ++c)
-            grad.row<G>(frame(l, f))[c] +=
+            grad.row<G>(window_.frame(first + l, f))[c] +=
                 static_cast<G>(from[static_cast<size_t>(c) * kLanes + static_cast<size_t>(l)]);
       });
     }
@@ -233,14 +238,15 @@ class WindowScorer {
       const Scores<T> emissions = at(emissions_, f - 1, num_slots_ * kLanes);
       const Scores<T> before = at(values_, f - 1, values_size_);
       T sum[kLanes], scale[kLanes];
-      lanes_.posteriors(shape(k), emissions, at(values_, f, values_size_), b, unit,
-                        posteriors_.data(), sum, g);
+      lanes_.posteriors(shape(k), {0, trellis_graph.num_emitting}, emissions,
+                        at(values_, f, values_size_), b, unit, posteriors_.data(), sum, g);
       for (size_t l = 0; l < kLanes; ++l) scale[l] = sum[l] > T{0} ? delta[l] / sum[l] : T{0};
       lanes_.collect(shape(k), posteriors_.data(), scale,
                      gradients_.data() + static_cast<size_t>(f - 1) * num_slots_ * kLanes);
       if (f == window_.size)
         for (size_t l = 0; l < kLanes; ++l) last_scale_[l] = scale[l];
-      lanes_.backward(shape(k), out, g, b, before.mantissa, before.exponent, unit, scale, terms);
+      lanes_.backward(shape(k), {0, trellis_graph.num_values}, out, g, b, before.mantissa,
+                      before.exponent, unit, scale, terms);
     }
     if (terms) add_ends(k, terms);
   }
@@ -272,7 +278,8 @@ class WindowScorer {
     fill(trellis_graph, weights.begin_mantissa, weights.begin_exponent, from);
     for (int32_t f = 1; f <= window_.size; ++f) {
       const Scores<T> to = at(values_, f, values_size_);
-      lanes_.forward(shape(k), in, at(emissions_, f - 1, num_slots_ * kLanes), from, to);
+      lanes_.forward(shape(k), {0, trellis_graph.num_values}, in,
+                     at(emissions_, f - 1, num_slots_ * kLanes), from, to);
       from = to;
     }
     T mantissa[kLanes];
