@@ -15,6 +15,7 @@
 
 #include "arcgrad/trellis/kernels/diagonal.h"
 
+#include <cstddef>
 #include <numeric>
 #include <utility>
 
@@ -44,7 +45,20 @@ DiagonalRun<T>::DiagonalRun(std::shared_ptr<const Factor> factor, const Emission
 }
 
 template <class T>
+size_t DiagonalRun<T>::small_bytes() const {
+  const auto slots = trellis_graph_.labels.size(), states = trellis_graph_.slot.size();
+  const auto frames = static_cast<size_t>(frames_);
+  constexpr size_t kFewEntering = 4;  // most targets begin with a blank or one token
+  return slots * (sizeof(int64_t) + 2 * sizeof(int32_t)) + states * sizeof(int32_t) +
+         frames * sizeof(StateRange) + kFewEntering * sizeof(Scaled) +
+         (frames / kBaseFrames + 1) * sizeof(int64_t) + 2 * sizeof(int64_t);
+}
+
+template <class T>
 void DiagonalRun<T>::set_up() {
+  // Memory for arrays that are used only here.
+  std::array<std::byte, 4096> own;
+  std::pmr::monotonic_buffer_resource scratch(own.data(), own.size());
   num_states_ = trellis_graph_.num_emitting;
   padded_states_ = round_up(num_states_);
   low_offset_ = trellis_graph_.offsets.front();
@@ -58,7 +72,7 @@ void DiagonalRun<T>::set_up() {
   weight_exponent_ = AlignedBuffer<Int>(count * size, kDead);
   if (is_weighted_) weight_mantissa_ = AlignedBuffer<T>(count * size, T(0));
   // The diagonal of each offset, counted from the lowest.
-  std::pmr::vector<int32_t> diagonal(static_cast<size_t>(high_offset_ - low_offset_) + 1, &pool_);
+  std::pmr::vector<int32_t> diagonal(static_cast<size_t>(high_offset_ - low_offset_) + 1, &scratch);
   for (int32_t k = 0; k < count; ++k) {
     const bool is_used = k < static_cast<int32_t>(trellis_graph_.offsets.size());
     diagonals_.offset[k] = trellis_graph_.offsets[is_used ? k : 0];  // unused ones have no arcs
@@ -88,12 +102,12 @@ void DiagonalRun<T>::set_up() {
   slot_ = AlignedBuffer<int32_t>(padded_states_, 0);
   std::ranges::copy(trellis_graph_.slot, slot_.get());
   diagonals_.slot = slot_.get();
-  std::pmr::vector<int32_t> states_of(static_cast<size_t>(num_slots_), &pool_),
-      order(static_cast<size_t>(live_slots_), &pool_);
+  std::pmr::vector<int32_t> states_of(static_cast<size_t>(num_slots_), &scratch),
+      order(static_cast<size_t>(live_slots_), &scratch);
   for (int32_t s : trellis_graph_.slot) ++states_of[s];
   std::iota(order.begin(), order.end(), 0);
   std::ranges::sort(order, {}, [&](int32_t s) { return std::pair(states_of[s], s); });
-  std::pmr::vector<int32_t> next(static_cast<size_t>(num_slots_), -1, &pool_);
+  std::pmr::vector<int32_t> next(static_cast<size_t>(num_slots_), -1, &scratch);
   slot_label_.reserve(order.size());
   slot_offset_.reserve(order.size() + 1);
   slot_offset_.push_back(0);
@@ -108,7 +122,7 @@ void DiagonalRun<T>::set_up() {
     if (trellis_graph_.slot[p] < live_slots_) slot_state_[next[trellis_graph_.slot[p]]++] = p;
 
   // The scores of entering states in the first frame, and the states that may end a path.
-  std::pmr::vector<ScaledSum> entering(&pool_);
+  std::pmr::vector<ScaledSum> entering(&scratch);
   first_ = {num_states_, 0};
   last_ = {num_states_, 0};
   auto include = [](StateRange& window, int32_t p) {

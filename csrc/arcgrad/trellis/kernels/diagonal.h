@@ -180,9 +180,11 @@ class DiagonalRun final : public Run {
   int32_t frames_, stride_;
   const DiagonalTable<T>& loops_;
 
+  /// The size of all the small arrays.
+  size_t small_bytes() const;
   /// The memory of the small arrays: a batch has many runs, and allocating each array takes as long
   /// as some frames.
-  std::pmr::monotonic_buffer_resource pool_{4096};
+  std::pmr::monotonic_buffer_resource pool_{small_bytes()};
   int32_t num_states_ = 0, low_offset_ = 0, high_offset_ = 0;
   int32_t num_single_ = 0;                        // slots of one state
   int32_t num_slots_ = 0, live_slots_ = 0;        // live: the label is a column of the emissions
