@@ -131,6 +131,7 @@ void init_tokens(nb::module_& m);
 void init_alignments(nb::module_& m);
 void init_trie(nb::module_& m);
 void init_io(nb::module_& m);
+void init_gtn(nb::module_& m);
 
 }  // namespace arcgrad::bindings
 

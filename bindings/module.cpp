@@ -47,4 +47,5 @@ NB_MODULE(_core, m) {
   init_alignments(m);
   init_trie(m);
   init_io(m);
+  init_gtn(m);
 }

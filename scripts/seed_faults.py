@@ -42,7 +42,7 @@ FAULTS = {
     ),
     "composition passes two epsilons in either order": Fault(
         "algorithms/compose_topologies.cpp",
-        "if (!from.first_waits) emit",
+        "if (from.filter != kFirstWaits) emit",
         "emit",
         "tests/ops/test_every_op.py",
     ),

@@ -7,6 +7,7 @@ import pytest
 from gtn_programs import BINARY, UNARY, chain, fork
 from tools import weights
 
+import arcgrad as ag
 import arcgrad.gtn as gtn
 from arcgrad.gtn import epsilon
 
@@ -199,16 +200,27 @@ def test_remove_has_three_signatures():
         gtn.remove([graph, graph], [1, 2, 3])
 
 
-def test_remove_keeps_scores_and_gradients():
+def test_remove_keeps_the_strings_and_drops_the_weights():
     graph = gtn.Graph()
     for node in range(3):
-        graph.add_node(node == 0, node == 2)
-    graph.add_arc(0, 1, epsilon, epsilon, 0.5)
-    graph.add_arc(1, 2, 0, 0, 1.5)
+        graph.add_node(node == 0, node > 0)
+    graph.add_arc(0, 1, 7, 7, 1.5)
+    graph.add_arc(1, 2, epsilon, epsilon, 0.5)
     removed = gtn.remove(graph)
-    assert removed.weights_to_list() == [2.0]
-    gtn.backward(removed)
-    assert graph.grad().weights_to_list() == [1.0, 1.0]
+    assert removed.weights_to_list() == [0.0]
+    # Two alignments spell the string, and arcgrad's remove sums them.
+    assert gtn.forward_score(removed).item() == 0.0
+    assert ag.forward_score(ag.remove(graph)).item() == pytest.approx(
+        1.5 + math.log1p(math.exp(0.5))
+    )
+
+
+def test_a_gradient_through_remove_is_a_runtime_error():
+    removed = gtn.remove(fork(1.0, 2.0))
+    assert removed.calc_grad
+    assert not gtn.remove(fork(1.0, 2.0, calc_grad=False)).calc_grad
+    with pytest.raises(RuntimeError, match=r"remove.*; use arcgrad\.remove, which keeps them"):
+        gtn.backward(gtn.forward_score(removed))
 
 
 def test_intersect_composes_transducers():
@@ -287,6 +299,105 @@ def test_sample_gives_the_empty_graph_where_gtn_does():
     unreachable.add_node(True)
     unreachable.add_node(False, True)
     assert gtn.sample(unreachable).num_nodes() == 0
+
+
+# Weights that are no numbers
+
+
+def test_nan_counts_as_impossible():
+    graph = fork(math.nan, 1.0, -math.inf, 2.0)
+    for call, score in (
+        (gtn.forward_score, math.log(math.exp(1) + math.exp(2))),
+        (gtn.viterbi_score, 2.0),
+    ):
+        graph.zero_grad()
+        found = call(graph)
+        assert found.item() == pytest.approx(score)
+        gtn.backward(found)
+        gradient = graph.grad().weights_to_list()
+        assert gradient[0] == gradient[2] == 0.0
+        assert sum(gradient) == pytest.approx(1.0)
+    assert gtn.viterbi_path(graph).labels_to_list() == [3]
+    assert gtn.forward_score(fork(math.nan)).item() == -math.inf
+    scores = gtn.forward_score([fork(0.0), graph, fork(math.nan, math.inf)])
+    assert [s.item() for s in scores] == [0.0, pytest.approx(2.3132617), math.inf]
+
+
+@pytest.mark.parametrize("num_frames", [3, 3000])
+def test_nan_where_no_path_goes_changes_nothing(num_frames):
+    labels = chain(*[0] * num_frames)
+    values = np.zeros((num_frames, 3), np.float32)
+    values[:, 0] = 0.5
+    clean, masked = gtn.linear_graph(num_frames, 3), gtn.linear_graph(num_frames, 3)
+    clean.set_weights(values)
+    values[:, 1] = math.nan
+    values[1, 2] = math.nan
+    masked.set_weights(values)
+    for emissions in (clean, masked):
+        product = gtn.intersect(labels, emissions)
+        assert gtn.viterbi_path(product).labels_to_list() == [0] * num_frames
+        assert gtn.viterbi_score(product).item() == num_frames / 2
+        score = gtn.forward_score(product)
+        assert score.item() == pytest.approx(num_frames / 2)
+        gtn.backward(score)
+    assert masked.grad().weights_to_list() == clean.grad().weights_to_list()
+    values[~np.isfinite(values)] = -math.inf
+    clean.set_weights(values)
+    losses = [gtn.criterion.ctc_loss(emissions, [0], 2).item() for emissions in (clean, masked)]
+    assert losses[0] == losses[1]
+
+
+def test_nan_in_a_product_that_keeps_its_gradient():
+    labels, emissions = chain(*[0] * 3000), gtn.linear_graph(3000, 2)
+    emissions.set_weights(np.tile(np.float32([0, math.nan]), 3000))
+    product = gtn.intersect(labels, emissions)
+    product.retain_grad()
+    gtn.backward(gtn.forward_score(product))
+    assert product.grad().weights_to_list() == [1.0] * 3000
+    assert emissions.grad().weights_to_list() == [1.0, 0.0] * 3000
+
+
+def test_a_best_path_of_weight_infinity_has_score_infinity_and_no_gradient():
+    graph = fork(1.0, math.inf, math.inf)
+    score = gtn.forward_score(graph)
+    assert score.item() == math.inf
+    gtn.backward(score)
+    assert np.isnan(graph.grad().weights_to_list()).all()
+    assert gtn.viterbi_score(graph).item() == math.inf
+    blocked = gtn.Graph()
+    for node in range(3):
+        blocked.add_node(node == 0, node == 2)
+    for src, dst, weight in ((0, 1, math.inf), (1, 2, -math.inf), (0, 2, 2.0)):
+        blocked.add_arc(src, dst, 0, 0, weight)
+    assert gtn.forward_score(blocked).item() == 2.0
+
+
+def test_impossible_graphs_have_zero_gradients():
+    graph = fork(-math.inf, -math.inf)
+    score = gtn.forward_score(graph)
+    gtn.backward(score)
+    assert score.item() == -math.inf
+    assert graph.grad().weights_to_list() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("name", ["forward_score", "viterbi_score", "viterbi_path"])
+def test_a_node_without_start_and_arcs_that_leads_to_the_end_is_an_error(name):
+    graph = gtn.Graph()
+    for node in range(4):
+        graph.add_node(node == 0, node == 3)
+    for src in (0, 1):
+        graph.add_arc(src, 3, src)
+    with pytest.raises(
+        ValueError, match=rf"^{name}: .* but node 1 has neither; use arcgrad.{name}"
+    ):
+        getattr(gtn, name)(graph)
+    with pytest.raises(ValueError, match="node 1 has neither"):
+        getattr(gtn, name)([graph, graph])
+    assert getattr(ag, name)(graph).num_arcs() == 1
+    # Node 2 leads nowhere, so it does not matter.
+    graph = chain(1, 2)
+    graph.add_node()
+    assert getattr(gtn, name)(graph).num_arcs() > 0
 
 
 def test_sample_names_a_bad_weight():

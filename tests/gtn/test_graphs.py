@@ -4,6 +4,7 @@ import ctypes
 import itertools
 import math
 import pickle
+import sys
 
 import numpy as np
 import pytest
@@ -230,3 +231,42 @@ def test_empty_symbols_mean_numbers(tmp_path):
 def test_a_dot_file_that_cannot_be_written_is_a_runtime_error(tmp_path):
     with pytest.raises(RuntimeError, match="write_dot"):
         gtn.write_dot(fork(1.0), str(tmp_path / "nowhere" / "graph.dot"))
+
+
+DOT = """#!{python}
+import sys
+kind, _, path = sys.argv[1:]
+if "broken" in path:
+    sys.exit("dot: cannot do that")
+open(path, "w").write(kind + sys.stdin.read())
+"""
+
+
+@pytest.fixture
+def dot_only(monkeypatch, tmp_path):
+    """A machine without pygraphviz, where `dot` writes its input."""
+    program = tmp_path / "bin/dot"
+    program.parent.mkdir()
+    program.write_text(DOT.format(python=sys.executable))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent))
+    monkeypatch.setattr("arcgrad.gtn._files.find_spec", lambda _: None)
+    return program
+
+
+@pytest.mark.parametrize("kind", ["svg", "jpg"])
+def test_draw_without_pygraphviz_calls_dot(dot_only, tmp_path, kind):
+    gtn.draw(fork(1.0, 2.0), tmp_path / f"graph.{kind}", {0: "a", 1: "b"})
+    text = (tmp_path / f"graph.{kind}").read_text()
+    assert text.startswith(f"-T{kind}digraph")
+    assert 'label="a/1"' in text
+    with pytest.raises(IndexError, match="label 1 "):
+        gtn.draw(fork(1.0, 2.0), tmp_path / "other.svg", {0: "a"})
+
+
+def test_draw_names_what_is_missing_or_failed(dot_only, tmp_path):
+    with pytest.raises(RuntimeError, match=r"draw: dot must draw .*broken.*: dot: cannot do that"):
+        gtn.draw(fork(1.0), tmp_path / "broken.svg")
+    dot_only.unlink()
+    with pytest.raises(FileNotFoundError, match=r"draw: the program dot .* was not found"):
+        gtn.draw(fork(1.0), tmp_path / "graph.svg")

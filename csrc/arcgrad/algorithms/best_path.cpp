@@ -83,7 +83,10 @@ BestPath find_best_path(const char* op, const Graph& graph) {
 }
 
 Graph viterbi_score_of_arcs(const char* op, const Graph& graph) {
-  BestPath path = find_best_path(op, graph);
+  return record_path_score(op, graph, find_best_path(op, graph));
+}
+
+Graph record_path_score(const char* op, const Graph& graph, BestPath path) {
   std::unique_ptr<Rule> rule;
   if (tracks(graph))
     rule = std::make_unique<ViterbiScoreRule>(std::move(path.arcs), graph.topology_ptr(),

@@ -30,6 +30,8 @@ Graph viterbi_path_of_arcs(const char* op, const Graph& graph);
 Arrays chain_arrays(Column labels);
 /// A chain with the labels of these arcs.
 Arrays path_arrays(const Topology& topology, std::span<const int32_t> arcs);
+/// Records the score of a path over the arcs of `graph`.
+Graph record_path_score(const char* op, const Graph& graph, BestPath path);
 /// Records an op that selects a path: a chain of these arcs of `graph` with their weights.
 Graph record_path(const char* op, const Graph& graph, Column arcs);
 

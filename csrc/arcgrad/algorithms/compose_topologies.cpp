@@ -63,28 +63,20 @@ void match(const Slots& few, const Slots& many, const Emit& emit) {
   for (int32_t i = 0; i < count; ++i) emit_all(candidates[i]);
 }
 
-/// About what an arc of the search takes, with its share of the nodes, and a copy in the result.
-constexpr int64_t kBytesPerArc = 64;
-
-int64_t default_max_arcs() { return machine_memory() / 2 / kBytesPerArc; }
-
 /// The nodes that start nodes reach, and their arcs.
 class Composition {
  public:
   Composition(std::string_view op, const Topology& first, const Topology& second,
               std::optional<int64_t> max_arcs)
       : op_(op),
-        topologies_{&first, &second},
-        is_default_limit_(!max_arcs),
-        max_arcs_(std::min<int64_t>(max_arcs.value_or(default_max_arcs()),
-                                    std::numeric_limits<int32_t>::max())),
+        limit_(op, first, second, max_arcs),
         first_(first.index(Side::output)),
         second_(second.index(Side::input)),
         first_accepts_(accept_flags(first)),
         second_accepts_(accept_flags(second)),
-        ids_(op, first.num_nodes(), second.num_nodes()) {
+        ids_(op, first.num_nodes(), second.num_nodes(), 2) {
     for (const int32_t n1 : first.start()) {
-      for (const int32_t n2 : second.start()) ids_[ids_.key({n1, n2, false})];
+      for (const int32_t n2 : second.start()) ids_[ids_.key({n1, n2})];
       poll_(std::ssize(second.start()));
       check_size();
     }
@@ -134,22 +126,7 @@ class Composition {
     }
   }
 
-  void check_size() const {
-    if (std::max<int64_t>(parents_.size(), num_nodes()) > max_arcs_) [[unlikely]]
-      fail_size();
-  }
-
-  [[noreturn]] void fail_size() const {
-    const auto describe = [](const Topology& t) {
-      return text(t.num_nodes(), " nodes and ", t.num_arcs(), " arcs");
-    };
-    fail(op_, "the search for the common paths may reach at most ", max_arcs_, " arcs",
-         is_default_limit_ ? ", which fit into half of the memory" : " (max_arcs)",
-         ", but that of a graph of ", describe(*topologies_[0]), " with one of ",
-         describe(*topologies_[1]), " reached ", parents_.size(), " arcs and ", num_nodes(),
-         " nodes; compose with a part of one graph first, let labels come before epsilon arcs, "
-         "or raise max_arcs");
-  }
+  void check_size() const { limit_.check(num_nodes(), parents_.size()); }
 
   void prefetch_arcs(int32_t begin, int32_t end) const {
     for (int32_t n = begin; n < end; ++n) {
@@ -167,6 +144,11 @@ class Composition {
     }
   }
 
+  /// Where both paths can take epsilon arcs, those of the first come first: if the second takes one
+  /// although the first could have, the first waits, and takes no epsilon arc until both take an
+  /// arc together.
+  static constexpr uint8_t kFirstWaits = 1;
+
   void expand(const Pair& from) {
     Slots slots1{first_, first_.offset[from.first], first_.offset[from.first + 1]};
     Slots slots2{second_, second_.offset[from.second], second_.offset[from.second + 1]};
@@ -175,11 +157,13 @@ class Composition {
     const bool must_move_alone = !first_accepts_[from.first] &&
                                  (slots1.size() == 0 || first_.label[slots1.end - 1] == kEpsilon);
     for (int32_t& a2 = slots2.begin; a2 < slots2.end && second_.label[a2] == kEpsilon; ++a2)
-      if (!must_move_alone) emit({-1, second_.arc[a2]}, {from.first, second_.dst[a2], has_epsilon});
+      if (!must_move_alone)
+        emit({-1, second_.arc[a2]},
+             {from.first, second_.dst[a2], has_epsilon ? kFirstWaits : uint8_t{0}});
     for (int32_t& a1 = slots1.begin; a1 < slots1.end && first_.label[a1] == kEpsilon; ++a1)
-      if (!from.first_waits) emit({first_.arc[a1], -1}, {first_.dst[a1], from.second, false});
+      if (from.filter != kFirstWaits) emit({first_.arc[a1], -1}, {first_.dst[a1], from.second});
     const auto emit_match = [this](int32_t a1, int32_t a2) {
-      emit({first_.arc[a1], second_.arc[a2]}, {first_.dst[a1], second_.dst[a2], false});
+      emit({first_.arc[a1], second_.arc[a2]}, {first_.dst[a1], second_.dst[a2]});
     };
     if (slots1.size() <= slots2.size())
       match(slots1, slots2, emit_match);
@@ -195,9 +179,7 @@ class Composition {
   }
 
   std::string_view op_;
-  const Topology* topologies_[2];
-  bool is_default_limit_;
-  int64_t max_arcs_;
+  SearchLimit limit_;
   InterruptPoll poll_;
   const LabelIndex& first_;
   const LabelIndex& second_;
@@ -275,7 +257,31 @@ std::vector<bool> find_coaccessible(const Composition& composition) {
   return kept;
 }
 
+/// About what an arc of the search takes, with its share of the nodes, and a copy in the result.
+constexpr int64_t kBytesPerArc = 64;
+
 }  // namespace
+
+SearchLimit::SearchLimit(std::string_view op, const Topology& first, const Topology& second,
+                         std::optional<int64_t> max_arcs)
+    : op_(op),
+      first_(first),
+      second_(second),
+      is_default_(!max_arcs),
+      max_arcs_(std::min<int64_t>(max_arcs.value_or(machine_memory() / 2 / kBytesPerArc),
+                                  std::numeric_limits<int32_t>::max())) {}
+
+void SearchLimit::fail_size(int64_t num_nodes, int64_t num_arcs) const {
+  const auto describe = [](const Topology& t) {
+    return text(t.num_nodes(), " nodes and ", t.num_arcs(), " arcs");
+  };
+  fail(op_, "the search for the common paths may reach at most ", max_arcs_, " arcs",
+       is_default_ ? ", which fit into half of the memory" : " (max_arcs)",
+       ", but that of a graph of ", describe(first_), " with one of ", describe(second_),
+       " reached ", num_arcs, " arcs and ", num_nodes,
+       " nodes; compose with a part of one graph first, let labels come before epsilon arcs, "
+       "or raise max_arcs");
+}
 
 Composed compose_topologies(const char* op, const Topology& topology1, const Topology& topology2,
                             std::optional<int64_t> max_arcs) {

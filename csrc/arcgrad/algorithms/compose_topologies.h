@@ -2,11 +2,33 @@
 
 // Composition of the nodes, arcs and labels of two graphs, without weights.
 
+#include <algorithm>
 #include <optional>
+#include <string_view>
 
 #include "arcgrad/autograd/arc_map.h"
 
 namespace arcgrad {
+
+/// The limit on the arcs that the search of a composition may reach.
+class SearchLimit {
+ public:
+  /// The default of `max_arcs` is what half of the memory of the machine holds.
+  SearchLimit(std::string_view op, const Topology& first, const Topology& second,
+              std::optional<int64_t> max_arcs = std::nullopt);
+  void check(int64_t num_nodes, int64_t num_arcs) const {
+    if (std::max(num_nodes, num_arcs) > max_arcs_) [[unlikely]]
+      fail_size(num_nodes, num_arcs);
+  }
+
+ private:
+  [[noreturn]] void fail_size(int64_t num_nodes, int64_t num_arcs) const;
+  std::string_view op_;
+  const Topology& first_;
+  const Topology& second_;
+  bool is_default_;
+  int64_t max_arcs_;
+};
 
 /// A composition of topologies, and the maps from the arcs of each input.
 struct Composed {
@@ -14,8 +36,7 @@ struct Composed {
   ArcMap first, second;
 };
 /// The composition without the nodes that lie on no accepted path. Errors name `op`. Throws if the
-/// search reaches more than `max_arcs` arcs; the default is what half of the memory of the machine
-/// holds.
+/// search reaches more than `max_arcs` arcs, see SearchLimit.
 Composed compose_topologies(const char* op, const Topology& first, const Topology& second,
                             std::optional<int64_t> max_arcs = std::nullopt);
 

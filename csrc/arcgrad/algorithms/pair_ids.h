@@ -53,12 +53,11 @@ class PodVector {
   int64_t size_ = 0, capacity_ = 0;
 };
 
-/// A node of a composition. Where both paths can take epsilon arcs, those of the first come first:
-/// if the second takes one although the first could have, the first waits, and takes no epsilon arc
-/// until both take an arc together.
+/// A node of a composition: a node of each graph, and the state of the epsilon filter, which
+/// forbids all but one of the orders in which two paths can take their epsilon arcs.
 struct Pair {
   int32_t first, second;
-  bool first_waits;
+  uint8_t filter = 0;
 };
 
 /// Numbers pairs in the order of their first lookup.
@@ -67,25 +66,26 @@ struct Pair {
 /// possible pair, which has no collisions, as soon as that takes at most twice the memory.
 class PairIds {
  public:
-  /// A pair as a row (the first node, shifted if it waits) and a column (the second node).
+  /// A pair as a row (the first node and the state of the filter) and a column (the second node).
   using Key = uint64_t;
 
-  PairIds(std::string_view op, int32_t num_first, int32_t num_second)
-      : op_(op), num_first_(num_first), num_second_(num_second) {
+  PairIds(std::string_view op, int32_t num_first, int32_t num_second, uint64_t num_filters)
+      : op_(op), num_first_(num_first), num_second_(num_second), num_filters_(num_filters) {
     resize(1024);
   }
 
   int32_t size() const { return static_cast<int32_t>(keys_.size()); }
 
   Key key(const Pair& pair) const {
-    const uint64_t row = static_cast<uint64_t>(pair.first) + (pair.first_waits ? num_first_ : 0);
+    const uint64_t row = static_cast<uint64_t>(pair.first) + pair.filter * num_first_;
     return row << 32 | static_cast<uint32_t>(pair.second);
   }
   Pair pair(int32_t id) const {
     const Key key = keys_[id];
-    const uint64_t row = key >> 32;
-    const bool waits = row >= num_first_;
-    return {static_cast<int32_t>(row - (waits ? num_first_ : 0)), static_cast<int32_t>(key), waits};
+    uint64_t row = key >> 32;
+    uint8_t filter = 0;
+    for (; row >= num_first_; row -= num_first_) ++filter;
+    return {static_cast<int32_t>(row), static_cast<int32_t>(key), filter};
   }
 
   void prefetch(Key key) const { __builtin_prefetch(&slots_[home(key)]); }
@@ -115,7 +115,7 @@ class PairIds {
   /// `num_slots` is a power of two.
   void resize(size_t num_slots) {
     require_size(op_, "nodes", keys_.size());
-    const uint64_t num_keys = 2 * num_first_ * num_second_;
+    const uint64_t num_keys = num_filters_ * num_first_ * num_second_;
     is_direct_ = num_keys <= 2 * num_slots;
     if (is_direct_) {
       num_slots = num_keys;
@@ -139,7 +139,7 @@ class PairIds {
   }
 
   std::string_view op_;
-  uint64_t num_first_, num_second_;
+  uint64_t num_first_, num_second_, num_filters_;
   PodVector<Key> keys_;
   Column slots_;
   bool is_direct_ = false;

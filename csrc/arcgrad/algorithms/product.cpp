@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "arcgrad/algorithms/compose_topologies.h"
 #include "arcgrad/runtime/error.h"
 
 // The trellis computes the scores of a product from its two factors and records them as functions
@@ -30,10 +29,9 @@ class ProductRule final : public Rule {
   std::shared_ptr<const Product> product_;
 };
 
-using MaxArcs = std::optional<int64_t>;
-
-Graph make_product(const char* op, const Graph& first, const Graph& second, MaxArcs max_arcs) {
-  auto product = std::make_shared<const Product>(op, first, second, max_arcs);
+Graph make_product(const char* op, const Graph& first, const Graph& second,
+                   const Compose& compose) {
+  auto product = std::make_shared<const Product>(op, first, second, compose);
   auto state = std::make_shared<GraphState>();
   state->deferred = product;
   Graph out(std::move(state));
@@ -59,16 +57,16 @@ std::pair<Graph, Graph> factors_of(const Graph& graph) {
 
 }  // namespace
 
-Product::Product(const char* op, const Graph& first, const Graph& second, MaxArcs max_arcs)
+Product::Product(const char* op, const Graph& first, const Graph& second, Compose compose)
     : op_(op),
       first_(first.snapshot()),
       second_(second.snapshot()),
-      max_arcs_(max_arcs),
-      is_emissions_first_(!is_emissions(second)) {}
+      is_emissions_first_(!is_emissions(second)),
+      compose_(std::move(compose)) {}
 
 const Deferred::Built& Product::built() const {
   once_.call([this] {
-    Composed composed = compose_topologies(op_, first_.topology(), second_.topology(), max_arcs_);
+    Composed composed = compose_(op_, first_.topology(), second_.topology());
     built_.topology = std::make_shared<Topology>(std::move(composed.arrays));
     const Moved inputs[] = {{first_, std::move(composed.first)},
                             {second_, std::move(composed.second)}};
@@ -89,20 +87,21 @@ const Product* Graph::product() const {
   return static_cast<const Product*>(state_->deferred.get());
 }
 
-namespace {
-
-Graph compose_eagerly(const char* op, const Graph& first, const Graph& second, MaxArcs max_arcs) {
-  Composed composed = compose_topologies(op, first.topology(), second.topology(), max_arcs);
+Graph compose_eagerly(const char* op, const Graph& first, const Graph& second,
+                      const Compose& compose) {
+  Composed composed = compose(op, first.topology(), second.topology());
   return record_moves(op, std::move(composed.arrays),
                       {{first, std::move(composed.first)}, {second, std::move(composed.second)}});
 }
+
+namespace {
 
 /// Composes a product of a graph g and emissions e with another graph h, by composing g and h and
 /// deferring the composition with e:
 ///   (g e) h = (g h) e  or  e (g h),   (e g) h = e (g h),   and the same from the left.
 /// Returns null if the labels forbid it: `h` must match labels of g that e does not change.
 Graph extend_product(const char* op, const Graph& deferred, const Graph& other,
-                     bool is_other_second, MaxArcs max_arcs) {
+                     bool is_other_second, const Compose& compose) {
   if (!may_bypass(deferred)) return nullptr;
   const Product& product = *deferred.product();
   const auto [g, e] = factors_of(deferred);
@@ -111,13 +110,13 @@ Graph extend_product(const char* op, const Graph& deferred, const Graph& other,
   const bool is_outer_free = product.side() == (is_other_second ? Side::input : Side::output);
   if (!is_outer_free && !is_other_acceptor && !g.topology().is_acceptor()) return nullptr;
   if (tracks(deferred)) product.bypass();
-  const Graph graph = is_other_second ? compose_eagerly(op, g, other, max_arcs)
-                                      : compose_eagerly(op, other, g, max_arcs);
+  const Graph graph = is_other_second ? compose_eagerly(op, g, other, compose)
+                                      : compose_eagerly(op, other, g, compose);
   // The emissions stay on their side, unless the other graph comes between and is an acceptor.
   const bool is_emissions_second =
       (product.side() == Side::output) == (is_outer_free || is_other_acceptor);
-  return is_emissions_second ? make_product(op, graph, e, max_arcs)
-                             : make_product(op, e, graph, max_arcs);
+  return is_emissions_second ? make_product(op, graph, e, compose)
+                             : make_product(op, e, graph, compose);
 }
 
 void require_acceptor(const char* op, const char* which, const Graph& graph) {
@@ -135,24 +134,31 @@ void require_acceptor(const char* op, const char* which, const Graph& graph) {
 
 }  // namespace
 
+Compose compose_within(std::optional<int64_t> max_arcs) {
+  return [max_arcs](const char* op, const Topology& first, const Topology& second) {
+    return compose_topologies(op, first, second, max_arcs);
+  };
+}
+
 bool is_deferrable(const Graph& first, const Graph& second) {
   return !first.product() && !second.product() && is_emissions(first) != is_emissions(second);
 }
 
-Graph compose_as(const char* op, const Graph& first, const Graph& second, MaxArcs max_arcs) {
-  if (is_deferrable(first, second)) return make_product(op, first, second, max_arcs);
+Graph compose_as(const char* op, const Graph& first, const Graph& second, const Compose& compose) {
+  if (is_deferrable(first, second)) return make_product(op, first, second, compose);
   Graph product = nullptr;
   if (first.product() && !second.product() && !is_emissions(second))
-    product = extend_product(op, first, second, true, max_arcs);
+    product = extend_product(op, first, second, true, compose);
   else if (second.product() && !first.product() && !is_emissions(first))
-    product = extend_product(op, second, first, false, max_arcs);
-  return product ? product : compose_eagerly(op, first, second, max_arcs);
+    product = extend_product(op, second, first, false, compose);
+  return product ? product : compose_eagerly(op, first, second, compose);
 }
 
-Graph intersect_as(const char* op, const Graph& first, const Graph& second, MaxArcs max_arcs) {
+Graph intersect_as(const char* op, const Graph& first, const Graph& second,
+                   const Compose& compose) {
   require_acceptor(op, "first", first);
   require_acceptor(op, "second", second);
-  return compose_as(op, first, second, max_arcs);
+  return compose_as(op, first, second, compose);
 }
 
 }  // namespace arcgrad

@@ -2,20 +2,27 @@
 
 // Composition as an op. The composition with emissions is lazy.
 
+#include <functional>
 #include <memory>
 #include <optional>
 
+#include "arcgrad/algorithms/compose_topologies.h"
 #include "arcgrad/autograd/arc_map.h"
 #include "arcgrad/runtime/fork_safe_once.h"
 
 namespace arcgrad {
+
+/// How to compose two topologies: compose_topologies(), or a function with another order of arcs.
+using Compose = std::function<Composed(const char* op, const Topology&, const Topology&)>;
+/// compose_topologies() with its limit.
+Compose compose_within(std::optional<int64_t> max_arcs = std::nullopt);
 
 /// The lazy composition of a graph with emissions (a dense linear graph), in either order. Scores
 /// are computed from the two factors without building its arcs.
 class Product final : public Deferred {
  public:
   /// Exactly one of the two is a dense linear graph. Keeps snapshots of both.
-  Product(const char* op, const Graph& first, const Graph& second, std::optional<int64_t> max_arcs);
+  Product(const char* op, const Graph& first, const Graph& second, Compose compose);
 
   const char* op() const { return op_; }
   const Graph& first() const { return first_; }
@@ -34,8 +41,8 @@ class Product final : public Deferred {
  private:
   const char* op_;
   Graph first_, second_;
-  std::optional<int64_t> max_arcs_;
   bool is_emissions_first_;
+  Compose compose_;
   mutable ForkSafeOnce once_;
   mutable Built built_;
   mutable std::unique_ptr<const Rule> rule_;
@@ -44,12 +51,14 @@ class Product final : public Deferred {
 /// Whether one of two explicit graphs is emissions, so that their composition is a product.
 bool is_deferrable(const Graph& first, const Graph& second);
 /// The composition, recorded under the name of `op`. It is deferred if is_deferrable(), or if one
-/// of the two is a product whose graph can be composed with the other one first. See
-/// compose_topologies() for `max_arcs`.
+/// of the two is a product whose graph can be composed with the other one first.
 Graph compose_as(const char* op, const Graph& first, const Graph& second,
-                 std::optional<int64_t> max_arcs = std::nullopt);
+                 const Compose& compose = compose_within());
+/// The same without deferring anything.
+Graph compose_eagerly(const char* op, const Graph& first, const Graph& second,
+                      const Compose& compose = compose_within());
 /// The same for two acceptors; fails for other graphs.
 Graph intersect_as(const char* op, const Graph& first, const Graph& second,
-                   std::optional<int64_t> max_arcs = std::nullopt);
+                   const Compose& compose = compose_within());
 
 }  // namespace arcgrad

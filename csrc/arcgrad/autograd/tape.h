@@ -40,8 +40,8 @@ struct Entry {
   std::shared_ptr<const Body> get(const char* asked_by) {
     std::lock_guard lock(mutex);
     if (!body)
-      throw TapeError(text(asked_by, ": the tape of ", op,
-                           " was freed by an earlier backward; pass retain_graph=True there"));
+      throw FreedTapeError(text(asked_by, ": the tape of ", op,
+                                " was freed by an earlier backward; pass retain_graph=True there"));
     return body;
   }
   void free() {

@@ -4,7 +4,7 @@
 namespace arcgrad {
 
 Graph intersect(const Graph& first, const Graph& second, std::optional<int64_t> max_arcs) {
-  return intersect_as("intersect", first, second, max_arcs);
+  return intersect_as("intersect", first, second, compose_within(max_arcs));
 }
 
 }  // namespace arcgrad

@@ -15,6 +15,11 @@ class TapeError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
+/// The tape was freed by an earlier backward().
+class FreedTapeError : public TapeError {
+ public:
+  using TapeError::TapeError;
+};
 
 /// Concatenates the printed parts. Floats have six significant digits.
 template <class... Parts>

@@ -14,6 +14,7 @@ int64_t set_threshold(std::string_view name, int64_t value) {
       {"streamed_gradient", thresholds.streamed_gradient},
       {"prefetched_arcs", thresholds.prefetched_arcs},
       {"near_nodes", thresholds.near_nodes},
+      {"deferred_product", thresholds.deferred_product},
   };
   for (const auto& [known, threshold] : all)
     if (known == name) return threshold.exchange(value);

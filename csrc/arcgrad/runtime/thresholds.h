@@ -23,6 +23,9 @@ struct Thresholds {
   /// Arcs that span more nodes than this are far: their other end is unlikely to be in the cache.
   /// acyclic_forward prefetches the nodes of graphs with many far arcs.
   std::atomic<int64_t> near_nodes{int64_t{1} << 15};
+  /// Programs for gtn: products with more arcs than this are deferred. Smaller ones are built,
+  /// since they are scored as fast, and a built product keeps its gradient.
+  std::atomic<int64_t> deferred_product{4096};
 };
 extern Thresholds thresholds;
 

@@ -11,6 +11,7 @@ also where gtn has a defect. The graphs are arcgrad graphs, so functions of both
 """
 
 from arcgrad import __version__, epsilon
+from arcgrad._core import GtnGraph as Graph
 from arcgrad.gtn import criterion, cuda
 from arcgrad.gtn._device import CPU, CUDA, Device, DeviceType
 from arcgrad.gtn._files import draw, load, loadtxt, save, savetxt, write_dot
@@ -39,7 +40,9 @@ from arcgrad.gtn._functions import (
     viterbi_path,
     viterbi_score,
 )
-from arcgrad.gtn._graph import Graph
+
+# Programs see the name of gtn, and pickle finds the class by it.
+Graph.__module__, Graph.__name__, Graph.__qualname__ = __name__, "Graph", "Graph"
 
 __all__ = [
     "CPU",

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import subprocess
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 
 import arcgrad as ag
+from arcgrad import drawing
+from arcgrad._core import GtnGraph as Graph
 from arcgrad._core import to_dot
 from arcgrad.gtn._functions import raises_as
-from arcgrad.gtn._graph import Graph
 
 FileName: TypeAlias = str | os.PathLike[str]
 Symbols: TypeAlias = dict[int, str]
@@ -107,8 +110,32 @@ def draw(
     isymbols: Symbols | None = None,
     osymbols: Symbols | None = None,
 ) -> None:
-    """Draw a graph to an SVG, PNG or PDF file; IndexError if a label has no symbol."""
+    """Draw a graph; the extension of the file is its format. IndexError if a label has no symbol.
+
+    SVG, PNG and PDF files need ``pygraphviz`` or the program ``dot``, other formats need ``dot``.
+    """
     isymbols, osymbols = isymbols or None, osymbols or None
     with raises_as(ValueError, IndexError):
-        to_dot(graph, isymbols, osymbols)
-    ag.draw(graph, file_name, isymbols, osymbols)
+        dot = to_dot(graph, isymbols, osymbols)
+    kind = Path(file_name).suffix[1:]
+    if kind in drawing.FORMATS and find_spec("pygraphviz") is not None:
+        ag.draw(graph, file_name, isymbols, osymbols)
+        return
+    try:
+        subprocess.run(
+            ["dot", f"-T{kind}", "-o", os.fspath(file_name)],
+            input=dot.encode(),
+            check=True,
+            capture_output=True,
+        )
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            error.errno,
+            "draw: the program dot of Graphviz is needed, but it was not found; install Graphviz, "
+            "or run `pip install arcgrad[draw]`",
+        ) from error
+    except subprocess.CalledProcessError as error:
+        reason = error.stderr.decode(errors="replace").strip()
+        raise RuntimeError(
+            f"draw: dot must draw {os.fspath(file_name)!r}, but it failed: {reason}"
+        ) from error

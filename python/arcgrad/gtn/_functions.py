@@ -1,4 +1,7 @@
-"""The functions of gtn: wrappers of arcgrad's with gtn's arguments and exceptions."""
+"""The functions of gtn: argument forms and exceptions of gtn around the ops of the core.
+
+A call with graphs as positional arguments, as most programs make them, goes to the core directly.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,10 @@ from typing import Any, Protocol, TypeAlias, TypeVar, overload
 import numpy as np
 
 import arcgrad as ag
+from arcgrad import _core
+from arcgrad._core import GtnGraph as Graph
+from arcgrad._core import to_gtn
 from arcgrad.gtn._device import CPU, Device, calc_grad_of
-from arcgrad.gtn._graph import Graph, share
 
 Graphs: TypeAlias = Sequence[ag.Graph]
 T = TypeVar("T")
@@ -74,79 +79,74 @@ def given(*values: Any) -> Any:
 
 
 def graphs_of(op: str, which: str, *values: Any) -> Any:
-    """The first value that is not None, which must be a graph or a list."""
+    """The first value that is not None, which must be a graph or a list of graphs."""
     value = given(*values)
-    if isinstance(value, ag.Graph) or hasattr(value, "__len__"):
+    if isinstance(value, ag.Graph):
         return value
-    what = "it is missing" if value is None else f"it is {value!r}"
-    raise TypeError(f"{op}: {which} must be a graph or a list of graphs, but {what}")
+    if not hasattr(value, "__len__"):
+        what = "it is missing" if value is None else f"it is {value!r}"
+        raise TypeError(f"{op}: {which} must be a graph or a list of graphs, but {what}")
+    for i, element in enumerate(value):
+        if not isinstance(element, ag.Graph):
+            raise TypeError(
+                f"{op}: {which} must be a graph or a list of graphs, but element {i} is {element!r}"
+            )
+    return value
 
 
-def unary(op: Callable[[Any], Any], *, is_score: bool = False) -> Unary:
+def unary(name: str) -> Unary:
     """An operation on one argument with gtn's argument names."""
+    op = getattr(_core, f"gtn_{name}")
 
     def call(g: Any = None, *, g1: Any = None, graphs: Any = None) -> Any:
-        source = graphs_of(call.__name__, "the argument", g, g1, graphs)
-        result = share(op(source))
-        if not is_score:
-            pass_mark(source, result)
-        return result
+        if type(g) is Graph:
+            return op(g)
+        return op(graphs_of(name, "the argument", g, g1, graphs))
 
-    form: Unary = named(call, op)
+    form: Unary = named(call, name)
     return form
 
 
-def binary(op: Callable[[Any, Any], Any]) -> Binary:
+def binary(name: str, op: Callable[[Any, Any], Any] | None = None) -> Binary:
     """An operation on two arguments with gtn's argument names."""
+    run = op or getattr(_core, f"gtn_{name}")
 
     def call(g1: Any = None, g2: Any = None, *, graphs1: Any = None, graphs2: Any = None) -> Any:
-        first = graphs_of(call.__name__, "the first argument", g1, graphs1)
-        second = graphs_of(call.__name__, "the second argument", g2, graphs2)
-        if not (isinstance(first, ag.Graph) and isinstance(second, ag.Graph)):
-            check_lengths(call.__name__, first, second)
-        return share(op(first, second))
+        if type(g1) is Graph and type(g2) is Graph:
+            return run(g1, g2)
+        first = graphs_of(name, "the first argument", g1, graphs1)
+        second = graphs_of(name, "the second argument", g2, graphs2)
+        if isinstance(first, ag.Graph) and isinstance(second, ag.Graph):
+            return run(first, second)
+        length = check_lengths(name, first, second)
+        return run(broadcast(first, length), broadcast(second, length))
 
-    form: Binary = named(call, op)
+    form: Binary = named(call, name)
     return form
 
 
-def pass_mark(source: Any, result: Any) -> None:
-    """Copy the mark of a result of remove() to the graphs that are made from it."""
-    if isinstance(source, ag.Graph):
-        result._is_removed = getattr(source, "_is_removed", False)
-    else:
-        for one_source, one_result in zip(source, result, strict=True):
-            pass_mark(one_source, one_result)
-
-
-def named(call: Any, op: Callable[..., Any]) -> Any:
-    """`call`, renamed to the operation of arcgrad."""
-    call.__name__ = call.__qualname__ = op.__name__.lstrip("_")
-    call.__doc__ = f"As :func:`arcgrad.{call.__name__}`, for a graph or a list of graphs."
+def named(call: Any, name: str) -> Any:
+    """`call`, with the name of an operation of arcgrad."""
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = f"As :func:`arcgrad.{name}`, for a graph or a list of graphs."
     return call
 
 
-def _intersect(first: Any, second: Any) -> Any:
-    """Composition: gtn's intersect accepts transducers."""
-    return ag.compose(first, second)
-
-
-def of_scalars(op: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """`op`, which treats two graphs with one arc as numbers, whatever their structure."""
+def of_scalars(name: str) -> Binary:
+    """An operation that treats two graphs with one arc as numbers, whatever their structure."""
+    op = getattr(ag, name)
 
     def call(first: Any, second: Any) -> Any:
+        if not isinstance(first, ag.Graph):
+            return list(map(call, first, second))
         try:
-            return op(first, second)
+            return to_gtn(op(first, second))
         except ValueError as error:
-            if not (isinstance(first, ag.Graph) and isinstance(second, ag.Graph)):
-                length = check_lengths(op.__name__, first, second)
-                return list(map(call, broadcast(first, length), broadcast(second, length)))
             if first.num_arcs() != 1 or second.num_arcs() != 1:
                 raise RuntimeError(str(error)) from error
-            return op(first, moved(second, first))
+            return to_gtn(op(first, moved(second, first)))
 
-    form: Callable[[Any, Any], Any] = named(call, op)
-    return form
+    return binary(name, call)
 
 
 def moved(graph: ag.Graph, other: ag.Graph) -> ag.Graph:
@@ -173,19 +173,19 @@ def like(graph: ag.Graph, weights: Any, *, calc_grad: bool = False) -> ag.Graph:
     )
 
 
-closure = unary(ag.closure)
-clone = unary(ag.clone)
-forward_score = unary(ag.forward_score, is_score=True)
-negate = unary(ag.negate)
-project_input = unary(ag.project_input)
-project_output = unary(ag.project_output)
-viterbi_path = unary(ag.viterbi_path)
-viterbi_score = unary(ag.viterbi_score, is_score=True)
+clone = unary("clone")
+closure = unary("closure")
+forward_score = unary("forward_score")
+negate = unary("negate")
+project_input = unary("project_input")
+project_output = unary("project_output")
+viterbi_path = unary("viterbi_path")
+viterbi_score = unary("viterbi_score")
 
-add = binary(of_scalars(ag.add))
-compose = binary(ag.compose)
-intersect = binary(_intersect)
-subtract = binary(of_scalars(ag.subtract))
+add = of_scalars("add")
+compose = binary("compose")
+intersect = binary("intersect")
+subtract = of_scalars("subtract")
 
 
 def concat(
@@ -194,12 +194,12 @@ def concat(
     """Concatenate two graphs, a list of graphs, or two lists of graphs element by element."""
     first, second = given(g1, graphs1, graphs), given(g2, graphs2)
     if second is None:
-        return share(ag.concat(first))
+        return to_gtn(ag.concat(first))
     if isinstance(first, ag.Graph) and isinstance(second, ag.Graph):
-        return share(ag.concat([first, second]))
+        return to_gtn(ag.concat([first, second]))
     length = check_lengths("concat", first, second)
     pairs = list(zip(broadcast(first, length), broadcast(second, length), strict=True))
-    return share(ag.concat(pairs)) if pairs else []
+    return to_gtn(ag.concat(pairs)) if pairs else []
 
 
 @overload
@@ -208,7 +208,7 @@ def union(graphs: Graphs) -> Graph: ...
 def union(graphs: Sequence[Graphs]) -> list[Graph]: ...
 def union(graphs: Any) -> Any:
     """The union of a list of graphs, or of each list in a list."""
-    return share(ag.union(graphs))
+    return to_gtn(ag.union(graphs))
 
 
 def remove(
@@ -220,22 +220,23 @@ def remove(
     graphs: Any = None,
     labels: Any = None,
 ) -> Any:
-    """Remove the arcs with a label, or a pair of labels; for a list, one label per graph."""
+    """Remove the arcs with a label, or a pair of labels; for a list, one label per graph.
+
+    The result accepts the same strings without these arcs. All its weights are 0, and it has no
+    gradient; :func:`arcgrad.remove` keeps both.
+    """
     batch = graphs_of("remove", "the first argument", g, graphs)
     removed = given(ilabel, labels, label)
     if isinstance(batch, ag.Graph):
-        return _removed(batch, removed, olabel)
+        return _core.gtn_remove(batch, removed, removed if olabel is None else olabel)
     if np.ndim(removed) == 0:
         removed = [removed] * len(batch)
     length = check_lengths("remove", batch, removed)
     pairs = zip(broadcast(batch, length), broadcast(removed, length), strict=True)
-    return ag.parallel_for(lambda pair: _removed(pair[0], pair[1], olabel), pairs)
-
-
-def _removed(graph: ag.Graph, ilabel: int, olabel: int | None) -> Graph:
-    result = share(ag.remove(graph, ilabel, olabel))
-    result._is_removed = ilabel == ag.epsilon and olabel in (None, ag.epsilon)
-    return result
+    return ag.parallel_for(
+        lambda pair: _core.gtn_remove(pair[0], pair[1], pair[1] if olabel is None else olabel),
+        pairs,
+    )
 
 
 def backward(
@@ -254,6 +255,8 @@ def backward(
     Raises:
         ValueError: If the tape was freed.
     """
+    if type(g) is Graph and (grad is None or isinstance(grad, bool)) and retain_graphs is None:
+        return _core.gtn_backward(g, bool(retain_graph) if grad is None else grad)
     roots = graphs_of("backward", "the first argument", g, graphs)
     seeds, retain = given(grad, grads), given(retain_graphs, retain_graph)
     if seeds is not None and not _are_graphs(seeds):
@@ -267,12 +270,11 @@ def backward(
     for keep in (True, False):
         chosen = [roots[i].calc_grad and bool(retain[i]) == keep for i in range(length)]
         if any(chosen):
-            with raises_as(RuntimeError, ValueError):
-                ag.backward(
-                    list(compress(roots, chosen)),
-                    None if seeds is None else list(compress(broadcast(seeds, length), chosen)),
-                    retain_graph=keep,
-                )
+            _core.gtn_backward(
+                list(compress(roots, chosen)),
+                [] if seeds is None else list(compress(broadcast(seeds, length), chosen)),
+                keep,
+            )
 
 
 def _are_graphs(values: Any) -> bool:
@@ -283,7 +285,7 @@ def _are_graphs(values: Any) -> bool:
 
 def linear_graph(M: int, N: int, device: Device | bool = ON_CPU, calc_grad: bool = True) -> Graph:
     """A chain of M + 1 nodes with N arcs per step; ``calc_grad`` may be the third argument."""
-    return Graph(ag.linear_graph(M, N, calc_grad=calc_grad_of("linear_graph", device, calc_grad)))
+    return _core.gtn_linear_graph(M, N, calc_grad_of("linear_graph", device, calc_grad))
 
 
 def scalar_graph(weight: float, device: Device | bool = ON_CPU, calc_grad: bool = True) -> Graph:
@@ -327,7 +329,7 @@ def sample(g: ag.Graph, max_length: int = 1000) -> Graph:
         if graph.is_acyclic():
             raise
         path = _sample_damped(graph)
-    return share(path) if path.num_arcs() <= max_length else Graph()
+    return to_gtn(path) if path.num_arcs() <= max_length else Graph()
 
 
 def _sample_damped(graph: ag.Graph) -> ag.Graph:

@@ -1,6 +1,6 @@
-"""``gtn.cuda``. There is no CUDA device, so all but :func:`is_available` raise."""
+"""``gtn.cuda``. There is no CUDA device, so all but :func:`is_available` raise ValueError."""
 
-from arcgrad.gtn._device import fail_without_cuda
+from typing import NoReturn
 
 
 def is_available() -> bool:
@@ -9,20 +9,24 @@ def is_available() -> bool:
 
 
 def device_count() -> int:
-    """Raise RuntimeError."""
-    fail_without_cuda("cuda.device_count")
+    """Raise ValueError."""
+    _fail("cuda.device_count")
 
 
 def get_device() -> int:
-    """Raise RuntimeError."""
-    fail_without_cuda("cuda.get_device")
+    """Raise ValueError."""
+    _fail("cuda.get_device")
 
 
 def set_device(device: int) -> None:
-    """Raise RuntimeError."""
-    fail_without_cuda("cuda.set_device")
+    """Raise ValueError."""
+    _fail("cuda.set_device")
 
 
 def synchronize(device: int | None = None) -> None:
-    """Raise RuntimeError."""
-    fail_without_cuda("cuda.synchronize")
+    """Raise ValueError."""
+    _fail("cuda.synchronize")
+
+
+def _fail(op: str) -> NoReturn:
+    raise ValueError(f"{op}: a CUDA device is needed, but arcgrad.gtn runs on the CPU only")
