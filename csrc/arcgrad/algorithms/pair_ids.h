@@ -40,7 +40,7 @@ class PodVector {
 
  private:
   void grow() {
-    const int64_t capacity = std::max<int64_t>(256, 2 * capacity_);
+    const int64_t capacity = std::max<int64_t>(64, 2 * capacity_);
     const size_t bytes = static_cast<size_t>(capacity) * sizeof(T);
     if (bytes >= kLarge) require_memory(bytes / 2);  // what is added
     void* data = std::realloc(data_, bytes);

@@ -74,8 +74,16 @@ void backward(std::span<const Graph> roots, std::span<const Graph> seeds, bool r
       }
       sum = fresh;
       if (!old) continue;
-      std::vector<Moved> both{{Graph(old), ArcMap::identity()}, {fresh, ArcMap::identity()}};
-      sum = record_moves("add", topology, std::move(both));
+      const Graph before(old), both[] = {before, fresh};
+      if (tracks(both)) {
+        sum = record_moves("add", topology,
+                           {{before, ArcMap::identity()}, {fresh, ArcMap::identity()}});
+      } else {
+        Weights weights = Weights::zeros(var->num_weights(), var->dtype);
+        weights.add(before.weights());
+        weights.add(fresh.weights());
+        sum = Graph(topology, std::move(weights));
+      }
     }
   }
   if (!retain_graph && !create_graph) walk.free();

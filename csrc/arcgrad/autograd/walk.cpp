@@ -85,9 +85,10 @@ Walk::Walk(const char* op, std::span<const Graph> roots, const IsTarget& is_targ
   }
   order_.resize(nodes_.size());
   for (size_t k = 0; k < order_.size(); ++k) order_[k] = k;
-  std::stable_sort(order_.begin(), order_.end(), [&](size_t a, size_t b) {
+  const auto is_before = [&](size_t a, size_t b) {
     return nodes_[a].entry->level > nodes_[b].entry->level;
-  });
+  };
+  if (!std::ranges::is_sorted(order_, is_before)) std::ranges::stable_sort(order_, is_before);
   // Mark the entries that lead to a target.
   is_target_.resize(vars_.size());
   for (size_t i = 0; i < vars_.size(); ++i)
@@ -233,7 +234,21 @@ const Weights& Walk::buffer_of(const std::shared_ptr<const ExternalArray>& sourc
   return out;
 }
 
+void Walk::run_entry(size_t entry) {
+  Node& node = nodes_[entry];
+  if (!node.needed || node.sums.empty()) return;
+  for (Gradient& sum : node.sums) node.deltas.push_back(sum ? sum.sum() : Weights());
+  if (!node.keep) node.sums.clear();
+  std::vector<Gradient*> grads;
+  grads.reserve(node.body->inputs.size());
+  for (size_t k = 0; k < node.body->inputs.size(); ++k)
+    grads.push_back(is_wanted(*node.body, k) ? &gradient_of(*node.body->inputs[k]) : nullptr);
+  add({&entry, 1}, {&grads, 1});
+  node.deltas.clear();
+}
+
 void Walk::run_level(std::span<const size_t> level) {
+  if (level.size() == 1) return run_entry(level[0]);
   std::vector<size_t> active;
   for (size_t k : level)
     if (nodes_[k].needed && !nodes_[k].sums.empty()) active.push_back(k);

@@ -65,6 +65,8 @@ class Walk {
   /// The buffer for the gradients of all leaves of an external array.
   const Weights& buffer_of(const std::shared_ptr<const ExternalArray>& source);
 
+  /// Runs the only entry of a level.
+  void run_entry(size_t entry);
   /// Runs entries of one level. The gradient of an input that several of them have is summed in
   /// their order, so that the result does not depend on the threads.
   void run_level(std::span<const size_t> level);

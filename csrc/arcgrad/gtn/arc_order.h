@@ -29,21 +29,21 @@ class ArcList {
   int32_t dst(int32_t arc) const { return dst_[arc]; }
   int32_t label(int32_t arc) const { return label_[arc]; }
 
-  /// Calls `f(arc)` for each arc of the node with this label, in the order of gtn.
+  /// Calls `f(arc, dst)` for each arc of the node with this label, in the order of gtn.
   template <class F>
   void match(int32_t node, int32_t label, const F& f) const {
     int32_t slot = begin(node);
     const int32_t end = begin(node + 1);
     if (end - slot <= kScanned || !index_) {
       for (; slot < end; ++slot)
-        if (label_[arc(slot)] == label) f(arc(slot));
+        if (label_[arc(slot)] == label) f(arc(slot), dst_[arc(slot)]);
       return;
     }
     const int32_t* const labels = index_->label.data();
     slot = static_cast<int32_t>(std::lower_bound(labels + slot, labels + end, label) - labels);
-    for (; slot < end && labels[slot] == label; ++slot) f(index_->arc[slot]);
+    for (; slot < end && labels[slot] == label; ++slot) f(index_->arc[slot], index_->dst[slot]);
   }
-  /// Calls `f(arc)` for each epsilon arc of the node, in the order of gtn.
+  /// Calls `f(arc, dst)` for each epsilon arc of the node, in the order of gtn.
   template <class F>
   void match_epsilon(int32_t node, const F& f) const {
     if (has_epsilon_) match(node, kEpsilon, f);

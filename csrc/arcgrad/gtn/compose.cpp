@@ -32,11 +32,10 @@ enum Filter : uint8_t { kPlain = 0, kFollowFirst = 1, kFollowSecond = 2 };
 class EmissionArcs {
  public:
   explicit EmissionArcs(const Topology::Dense& shape) : shape_(shape) {}
-  int32_t dst(int32_t arc) const { return arc / shape_.labels + 1; }
   template <class F>
   void match(int32_t node, int32_t label, const F& f) const {
     if (node < shape_.frames && label >= 0 && label < shape_.labels)
-      f(node * shape_.labels + label);
+      f(node * shape_.labels + label, node + 1);
   }
   template <class F>
   void match_epsilon(int32_t, const F&) const {}
@@ -91,24 +90,23 @@ void explore(const First& first, const Second& second, Outer outer, Search& sear
       if (outer == Outer::smaller)
         is_first_outer =
             first.begin(n1 + 1) - first.begin(n1) <= second.begin(n2 + 1) - second.begin(n2);
-    const auto match = [&](int32_t a1, int32_t a2) {
-      add(a1, a2, {first.dst(a1), second.dst(a2)});
-    };
     if constexpr (is_first_list)
       if (!is_second_list || is_first_outer)
         for_each(first, from, n1, [&](int32_t a1) {
-          second.match(n2, first.label(a1), [&](int32_t a2) { match(a1, a2); });
+          second.match(n2, first.label(a1),
+                       [&](int32_t a2, int32_t to) { add(a1, a2, {first.dst(a1), to}); });
         });
     if constexpr (is_second_list)
       if (!is_first_list || !is_first_outer)
         for_each(second, from, n2, [&](int32_t a2) {
-          first.match(n1, second.label(a2), [&](int32_t a1) { match(a1, a2); });
+          first.match(n1, second.label(a2),
+                      [&](int32_t a1, int32_t to) { add(a1, a2, {to, second.dst(a2)}); });
         });
     if (filter != kFollowSecond)
-      first.match_epsilon(n1, [&](int32_t a1) { add(a1, -1, {first.dst(a1), n2, kFollowFirst}); });
+      first.match_epsilon(n1, [&](int32_t a1, int32_t to) { add(a1, -1, {to, n2, kFollowFirst}); });
     if (filter != kFollowFirst)
       second.match_epsilon(n2,
-                           [&](int32_t a2) { add(-1, a2, {n1, second.dst(a2), kFollowSecond}); });
+                           [&](int32_t a2, int32_t to) { add(-1, a2, {n1, to, kFollowSecond}); });
     search.limit.check(ids.size(), search.dst.size());
     search.offset.push_back(static_cast<int32_t>(search.dst.size()));
   }
@@ -180,20 +178,22 @@ Composed collect(const Search& search, const Topology& first, const Topology& se
   for (auto* column : {&out.src, &out.dst}) column->resize(a);
   map1.resize(a);
   map2.resize(a);
-  const auto labels = [a](const Topology& topology, Side side, const std::vector<int32_t>& arcs) {
+  // An arc of emissions has the label of the arc that it is matched with.
+  const auto labels = [&](bool is_first) {
+    const bool is_matched =
+        (is_first ? first : second).dense() && !(is_first ? second : first).dense();
+    const bool from_first = is_first != is_matched;
+    const auto label = from_first ? first.label(is_matched ? Side::output : Side::input)
+                                  : second.label(is_matched ? Side::input : Side::output);
+    const int32_t* const own = (is_first ? map1 : map2).data();
+    const int32_t* const arcs = (from_first ? map1 : map2).data();
     Column column(a);
-    // The label of an arc of emissions follows from its number.
-    if (const auto& dense = topology.dense()) {
-      for (size_t k = 0; k < a; ++k) column[k] = arcs[k] < 0 ? kEpsilon : arcs[k] % dense->labels;
-    } else {
-      const auto label = topology.label(side);
-      for (size_t k = 0; k < a; ++k) column[k] = arcs[k] < 0 ? kEpsilon : label[arcs[k]];
-    }
+    for (size_t k = 0; k < a; ++k) column[k] = own[k] < 0 ? kEpsilon : label[arcs[k]];
     return column;
   };
-  out.ilabel = labels(first, Side::input, map1);
+  out.ilabel = labels(true);
   if (!first.is_acceptor() || !second.is_acceptor()) {
-    out.olabel = labels(second, Side::output, map2);
+    out.olabel = labels(false);
     if (out.ilabel == out.olabel) out.olabel = Column();
   }
   return {std::move(out), ArcMap::gather(std::move(map1)), ArcMap::gather(std::move(map2))};

@@ -53,10 +53,12 @@ Graph infinite_score(const Graph& graph) {
 /// Throws if a node that does not start and that no arc enters leads to an accept node.
 void require_rooted(const char* op, const Topology& t) {
   if (t.dense()) return;
+  std::vector<uint8_t> is_entered(static_cast<size_t>(t.num_nodes()));
+  for (const int32_t n : t.dst()) is_entered[n] = 1;
+  for (const int32_t n : t.start()) is_entered[n] = 1;
   std::vector<int32_t> stack;
-  const Column& num_in = t.num_in();
   for (int32_t n = 0; n < t.num_nodes(); ++n)
-    if (num_in[n] == 0 && !t.is_start(n)) stack.push_back(n);
+    if (!is_entered[n]) stack.push_back(n);
   if (stack.empty()) return;
   const Adjacency& out = t.out();
   std::vector<int32_t> root(static_cast<size_t>(t.num_nodes()), -1);

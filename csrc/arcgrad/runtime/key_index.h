@@ -2,6 +2,7 @@
 
 // A hash table that numbers pointers.
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -14,7 +15,8 @@ namespace arcgrad {
 /// Numbers distinct keys from 0 in the order in which they are added. A key is a pointer or an
 /// array of pointers. Callers keep the data of the keys in vectors that these numbers index.
 ///
-/// Open addressing with linear probing, at most half full: add() and find() take O(1) on average.
+/// A few keys are searched one by one. More are in a table with open addressing and linear probing,
+/// at most half full, so add() and find() take O(1) on average.
 template <class Key>
 class KeyIndex {
  public:
@@ -23,6 +25,12 @@ class KeyIndex {
   size_t size() const { return keys_.size(); }
   /// Adds a key if it is new. Returns its number and whether it was new.
   std::pair<size_t, bool> add(const Key& key) {
+    if (table_.empty() && keys_.size() < kFew) {
+      const size_t found = scan(key);
+      const bool is_new = found == keys_.size();
+      if (is_new) keys_.push_back(key);
+      return {found, is_new};
+    }
     if (2 * keys_.size() >= table_.size()) grow();
     const size_t cell = find_cell(key);
     if (table_[cell] != 0) return {table_[cell] - 1, false};
@@ -32,7 +40,10 @@ class KeyIndex {
   }
   /// The number of a key, or kNone.
   size_t find(const Key& key) const {
-    if (keys_.empty()) return kNone;
+    if (table_.empty()) {
+      const size_t found = scan(key);
+      return found == keys_.size() ? kNone : found;
+    }
     const uint32_t entry = table_[find_cell(key)];
     return entry == 0 ? kNone : entry - 1;
   }
@@ -53,6 +64,12 @@ class KeyIndex {
     return out;
   }
 
+  static constexpr size_t kFew = 8;
+
+  /// The number of a key if there is no table, or size().
+  size_t scan(const Key& key) const {
+    return static_cast<size_t>(std::ranges::find(keys_, key) - keys_.begin());
+  }
   /// The cell that holds a key, or the empty one where it belongs.
   size_t find_cell(const Key& key) const {
     // The products differ most in their upper half.
@@ -62,7 +79,7 @@ class KeyIndex {
     return cell;
   }
   void grow() {
-    table_.assign(table_.empty() ? 16 : 2 * table_.size(), 0);
+    table_.assign(table_.empty() ? 4 * kFew : 2 * table_.size(), 0);
     for (size_t i = 0; i < keys_.size(); ++i)
       table_[find_cell(keys_[i])] = static_cast<uint32_t>(i + 1);
   }
