@@ -2,6 +2,7 @@
 
 #include "arcgrad/algorithms/batch.h"
 #include "arcgrad/autograd/backward.h"
+#include "arcgrad/autograd/tape.h"
 #include "arcgrad/gtn/compose.h"
 #include "arcgrad/gtn/remove.h"
 #include "arcgrad/gtn/scores.h"
@@ -20,13 +21,35 @@ std::vector<GtnGraph> all_to_gtn(std::vector<Graph> graphs) {
 
 gtn::Ordered ordered(const GtnInput& input) { return {input.graph, input.order}; }
 
+/// Ops of less work than this, in arcs, keep the GIL: where several threads run small graphs,
+/// handing it over takes longer than the op.
+constexpr int64_t kSmallWork = 512, kSmallComposition = int64_t{1} << 14;
+
+/// Releases the GIL unless the work is small. Only for work on the calling thread: other threads
+/// may need the GIL to free arrays of Python.
+class MaybeRelease {
+ public:
+  explicit MaybeRelease(bool is_small) {
+    if (!is_small) release_.emplace();
+  }
+
+ private:
+  std::optional<nb::gil_scoped_release> release_;
+};
+
+bool is_small(const Graph& graph) { return !graph.product() && graph.num_arcs() <= kSmallWork; }
+bool is_small(const Graph& first, const Graph& second) {
+  return !first.product() && !second.product() &&
+         int64_t{first.num_arcs()} * second.num_arcs() <= kSmallComposition;
+}
+
 /// Binds an op of one graph, and for a list of graphs.
 template <class Op>
 void def_unary(nb::module_& m, const char* name, const char* op_name, Op op) {
   m.def(
       name,
       [op](const GtnInput& graph) {
-        nb::gil_scoped_release release;
+        const MaybeRelease release(is_small(graph.graph));
         return to_gtn(op(graph));
       },
       "graph"_a);
@@ -48,7 +71,7 @@ void def_binary(nb::module_& m, const char* name, const char* op_name, Op op) {
   m.def(
       name,
       [op](const GtnInput& first, const GtnInput& second) {
-        nb::gil_scoped_release release;
+        const MaybeRelease release(is_small(first.graph, second.graph));
         return to_gtn(op(first, second));
       },
       "first"_a, "second"_a);
@@ -79,7 +102,8 @@ auto plain(Op op) {
 
 /// Calls backward(). As in gtn, a freed tape is an invalid argument.
 void differentiate(std::span<const Graph> roots, std::span<const Graph> seeds, bool retain_graph) {
-  nb::gil_scoped_release release;
+  const auto var = roots.size() == 1 ? roots[0].var() : nullptr;
+  const MaybeRelease release(var && var->entry && var->entry->work <= kSmallWork);
   try {
     backward(roots, seeds, retain_graph, false);
   } catch (const FreedTapeError& error) {
@@ -91,7 +115,7 @@ void def_scores(nb::module_& m) {
   m.def(
       "gtn_forward_score",
       [](const GtnInput& graph) {
-        nb::gil_scoped_release release;
+        const MaybeRelease release(is_small(graph.graph));
         return to_gtn(gtn::forward_score(graph.graph));
       },
       "graph"_a);

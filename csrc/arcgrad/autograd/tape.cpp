@@ -22,13 +22,19 @@ void record_entry(const char* op, std::span<const Graph> outputs, std::span<cons
   entry->op = op;
   entry->num_outputs = static_cast<int32_t>(outputs.size());
   entry->level = rule->least_level();
+  entry->work = rule->is_parallel() ? kParallelWork : 0;
   body->rule = std::move(rule);
   body->num_optional = num_optional;
   body->inputs.reserve(inputs.size());
   for (const Graph& input : inputs) {
     body->inputs.push_back(input.var());
     const auto& var = body->inputs.back();
-    if (var && var->entry) entry->level = std::max(entry->level, var->entry->level + 1);
+    if (!var) continue;
+    entry->work += var->size;
+    if (!var->entry) continue;
+    entry->level = std::max(entry->level, var->entry->level + 1);
+    // Inputs may share entries, so the work is bounded to keep it from overflowing.
+    entry->work = std::min(entry->work + var->entry->work, kParallelWork);
   }
   entry->body = std::move(body);
   for (size_t i = 0; i < outputs.size(); ++i) {

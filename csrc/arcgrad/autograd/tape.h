@@ -34,6 +34,8 @@ struct Entry {
   /// Higher than the levels of the entries that made the inputs.
   int32_t level = 0;
   int32_t num_outputs = 1;
+  /// About how many weights the gradient visits, in this entry and those below it.
+  int64_t work = 0;
   std::mutex mutex;
   std::shared_ptr<const Body> body;  // null once freed
 
@@ -50,6 +52,9 @@ struct Entry {
     old.swap(body);
   }
 };
+
+/// The work of an entry whose rule uses the thread pool: more than any other.
+inline constexpr int64_t kParallelWork = int64_t{1} << 40;
 
 /// Whether an op on these inputs is recorded: recording is on, and an input has calc_grad.
 bool tracks(std::span<const Graph> inputs);
