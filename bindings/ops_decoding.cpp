@@ -82,8 +82,7 @@ followed, independent of the size of the graph. Once per call, O(nodes + arcs) o
       [](const Batch& graphs, const Batch& emissions, double beam,
          std::optional<int64_t> max_active, std::optional<double> lattice_beam) {
         const Pruning pruning = to_pruning(beam, max_active, lattice_beam);
-        const std::vector<Graph> first = snapshots(graphs),
-                                 second = snapshots(emissions);
+        const std::vector<Graph> first = snapshots(graphs), second = snapshots(emissions);
         return run_op("beam_search", [&] { return beam_search(first, second, pruning); });
       },
       "graphs"_a, "emissions"_a, nb::kw_only(), "beam"_a = Pruning{}.beam,

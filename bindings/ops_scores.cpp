@@ -245,8 +245,7 @@ Gradient and time: as for these scores.
   m.def(
       "sequence_loss",
       [](const Batch& graph, const Batch& emissions, Flag normalize) {
-        const std::vector<Graph> a = snapshots(graph),
-                                 b = snapshots(emissions);
+        const std::vector<Graph> a = snapshots(graph), b = snapshots(emissions);
         return run_op("sequence_loss", [&] { return sequence_loss(a, b, normalize); });
       },
       "graph"_a, "emissions"_a, "normalize"_a = true);

@@ -40,8 +40,7 @@ void init_tape(nb::module_& m) {
       "backward",
       [](const Batch& graphs, const std::optional<Batch>& grad, Flag retain_graph,
          Flag create_graph) {
-        const std::vector<Graph> roots = snapshots(graphs),
-                                 seeds = seeds_of("backward", grad);
+        const std::vector<Graph> roots = snapshots(graphs), seeds = seeds_of("backward", grad);
         run_op("backward", [&] { backward(roots, seeds, retain_graph, create_graph); });
       },
       "graphs"_a, "grad"_a = nb::none(), nb::kw_only(), "retain_graph"_a = false,
