@@ -6,6 +6,7 @@ void init_ops(nb::module_& m) {
   init_score_ops(m);
   init_decoding_ops(m);
   init_graph_ops(m);
+  init_reduction_ops(m);
   init_comparison_ops(m);
 }
 

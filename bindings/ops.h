@@ -12,6 +12,7 @@ namespace arcgrad::bindings {
 void init_score_ops(nb::module_& m);
 void init_decoding_ops(nb::module_& m);
 void init_graph_ops(nb::module_& m);
+void init_reduction_ops(nb::module_& m);
 void init_comparison_ops(nb::module_& m);
 
 /// Binds an op of one graph. The graphs of a list are distributed over the thread pool.

@@ -6,6 +6,20 @@ namespace arcgrad::bindings {
 
 void init_comparison_ops(nb::module_& m) {
   m.def(
+      "is_deterministic",
+      [](const Graph& graph) {
+        const Graph input = graph.snapshot();
+        return run_op("is_deterministic", [&] { return is_deterministic(input); });
+      },
+      "graph"_a, R"(
+Whether a graph has at most one start node, no arc with an epsilon input label, and no two arcs with
+the same input label from one node.
+
+>>> import arcgrad as ag
+>>> ag.is_deterministic(ag.chain_graph([1, 2]))
+True
+)");
+  m.def(
       "equal",
       [](const Graph& a, const Graph& b) {
         const Graph first = a.snapshot(), second = b.snapshot();

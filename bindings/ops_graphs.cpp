@@ -98,6 +98,35 @@ Gradient: each arc passes its gradient to the arc it came from. Time and memory:
 >>> ag.closure(ag.chain_graph([7])).labels_to_list()
 [7, -1, -1]
 )");
+  def_op(m, "plus", plus, R"(
+One or more strings of the graph: the closure without zero repetitions.
+
+Epsilon arcs of weight 0 lead from every accept node to every start node.
+
+Args:
+    graph: A graph, or a list of graphs.
+
+Gradient: each arc passes its gradient to the arc it came from. Time and memory: linear in the
+result.
+
+>>> import arcgrad as ag
+>>> ag.plus(ag.chain_graph([7])).labels_to_list()
+[7, -1]
+)");
+  def_op(m, "optional", optional, R"(
+Zero or one string of the graph: its union with the empty string, whose score is 0.
+
+Node 0 is a new start and accept node; the nodes of ``graph`` follow.
+
+Args:
+    graph: A graph, or a list of graphs.
+
+Gradient: each arc passes its gradient to the arc it came from. Time and memory: linear.
+
+>>> import arcgrad as ag
+>>> ag.optional(ag.chain_graph([7])).accept().tolist()
+[0, 2]
+)");
   def_op<int64_t>(m, "power", power, R"(
 The n-th power: the concatenation of n copies of the graph.
 

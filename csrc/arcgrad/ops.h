@@ -60,6 +60,8 @@ std::vector<std::vector<Graph>> best_paths(const std::vector<Graph>& graphs, int
 Graph union_(const std::vector<Graph>& graphs);
 Graph concat(const std::vector<Graph>& graphs);
 Graph closure(const Graph& graph);
+Graph plus(const Graph& graph);
+Graph optional(const Graph& graph);
 Graph power(const Graph& graph, int64_t n);
 
 // Weights
@@ -77,10 +79,14 @@ Graph reverse(const Graph& graph);
 Graph connect(const Graph& graph);
 Graph remove(const Graph& graph, int32_t ilabel = kEpsilon,
              std::optional<int32_t> olabel = std::nullopt, Semiring semiring = Semiring::log);
+Graph determinize(const Graph& graph, Semiring semiring = Semiring::log,
+                  std::optional<int64_t> max_nodes = std::nullopt);
+Graph prune(const Graph& graph, double threshold, Semiring semiring = Semiring::tropical);
 Graph arc_sort(const Graph& graph, bool olabel = false);
 Graph top_sort(const Graph& graph);
 
 // Comparison and sampling
+bool is_deterministic(const Graph& graph);
 bool equal(const Graph& a, const Graph& b);
 bool isomorphic(const Graph& a, const Graph& b);
 bool rand_equivalent(const Graph& a, const Graph& b, int64_t num_samples = 100, double tol = 1e-4,

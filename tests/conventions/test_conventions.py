@@ -13,8 +13,9 @@ import arcgrad.torch as agt
 
 ROOT = Path(__file__).parents[2]
 
-# Public functions that are not ops: they compare, build, differentiate, schedule, or use files.
-COMPARE = {"equal", "isomorphic", "rand_equivalent"}
+# Public functions that are not ops: they compare or describe graphs, build, differentiate,
+# schedule, or use files.
+COMPARE = {"equal", "isomorphic", "rand_equivalent", "is_deterministic"}
 BUILD = {"linear_graph", "linear_graphs", "scalar_graph", "chain_graph"}
 NOT_OPS = {
     *("backward", "grad", "hvp", "no_grad", "is_grad_enabled"),

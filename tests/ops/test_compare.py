@@ -228,3 +228,18 @@ def test_rand_equivalent_in_the_tropical_semiring_compares_best_paths():
     assert not ag.rand_equivalent(once, acceptor((1, 2), weight=1.0), seed=0, semiring="tropical")
     with pytest.raises(ValueError, match="rand_equivalent: the semiring must be 'log' or 'tropi"):
         ag.rand_equivalent(once, twice, semiring="real")
+
+
+@pytest.mark.parametrize(
+    ("graph", "expected"),
+    [
+        (ag.Graph(), True),
+        (build(2, [0], [1], [(0, 1, 0, 0, 0.0), (0, 1, 1, 1, 0.0)]), True),
+        (build(2, [0], [1], [(0, 1, 0, 0, 0.0), (0, 0, 0, 1, 0.0)]), False),
+        (build(2, [0], [1], [(0, 1, ag.epsilon, 0, 0.0)]), False),
+        (build(2, [0, 1], [1], [(0, 1, 0, 0, 0.0)]), False),
+    ],
+    ids=["empty", "two labels", "one label twice", "epsilon", "two starts"],
+)
+def test_determinism(graph, expected):
+    assert ag.is_deterministic(graph) is expected

@@ -20,6 +20,7 @@ from strategies import (
     acceptors,
     closable,
     convergent,
+    distinct,
     emissions,
     graphs,
     grid,
@@ -263,6 +264,25 @@ def concat(*xs: Language) -> Language:
 
 def shorter(x: Language) -> Language:
     return {string: s for string, s in x.items() if max(map(len, string)) <= LENGTH}
+
+
+def optional(x: Language) -> Language:
+    return union(x, {EMPTY: 0.0})
+
+
+def prune(found: list[Path], threshold: float, plus: Any) -> Language:
+    """The paths all of whose arcs are on paths that together are within the threshold."""
+
+    def total(some: list[Path]) -> float:
+        return float(plus.reduce([score(path) for path in some], initial=-math.inf))
+
+    kept = {
+        arc
+        for path in found
+        for arc in path
+        if total([p for p in found if arc in p]) >= total(found) - threshold
+    }
+    return collect(((spell(path), score(path)) for path in found if kept.issuperset(path)), plus)
 
 
 def power(x: Language, n: int) -> Language:
@@ -691,6 +711,8 @@ OPS = [
     ),
     Op("power", lambda g: ag.power(g, 2), lambda x: power(x, 2), one(graphs())),
     Op("power", lambda g: ag.power(g, 0), lambda x: power(x, 0), one(graphs()), "zero"),
+    Op("plus", ag.plus, lambda x: shorter(concat(x, closure(x))), one(closable()), read=strings),
+    Op("optional", ag.optional, optional, acyclic),
     Op("closure", ag.closure, closure, one(closable()), read=strings),
     Op("closure", ag.closure, closure, one(closable(cyclic=True)), "cyclic", **on_strings),
     # Arithmetic of weights
@@ -742,6 +764,27 @@ OPS = [
         "label,tropical",
         paths,
         tropical["read"],
+    ),
+    Op("determinize", ag.determinize, same, one(distinct(graphs()))),
+    Op(
+        "determinize",
+        partial(ag.determinize, semiring="tropical"),
+        same,
+        one(distinct(graphs())),
+        "tropical",
+        **tropical,
+    ),
+    *(
+        Op(
+            "prune",
+            partial(ag.prune, threshold=1.06, semiring=semiring),
+            partial(prune, threshold=1.06, plus=plus),
+            one(graphs(empty_path=False)),
+            semiring,
+            paths,
+            partial(language, plus=plus),
+        )
+        for semiring, plus in (("log", LOG), ("tropical", TROPICAL))
     ),
     Op("arc_sort", ag.arc_sort, same, cyclic, **on_strings),
     Op("arc_sort", partial(ag.arc_sort, olabel=True), same, cyclic, "olabel", **on_strings),

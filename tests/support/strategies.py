@@ -108,6 +108,16 @@ def convergent(draw, **options):
     return scaled_down(graph, below=0.9, by=draw(st.sampled_from([0, 0, 1, 2, 4])))
 
 
+def distinct(strategy):
+    """Graphs of a strategy in which no two different sums of weights are equal."""
+
+    def shift(graph):
+        roots = np.sqrt(np.arange(2.0, graph.num_arcs() + 2)) / 100
+        return with_weights(graph, graph.weights_to_numpy() + roots)
+
+    return strategy.map(shift)
+
+
 def scaled_down(graph, *, below, by=0):
     """All weights moved by the same multiple of 1/8, so that the spectral radius is just below."""
     radius = spectral_radius(graph)

@@ -1,0 +1,51 @@
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "arcgrad/algorithms/path_scores.h"
+#include "arcgrad/algorithms/renumber.h"
+#include "arcgrad/autograd/arc_map.h"
+#include "arcgrad/ops.h"
+#include "arcgrad/runtime/error.h"
+
+// An arc is kept if before(source) + weight + after(destination), the score of all paths through
+// it, is at most `threshold` below the score of the graph. In the tropical semiring these are the
+// best paths; in the log semiring the difference is the logarithm of the posterior. Nodes are kept
+// by the same rule, and every kept arc joins kept nodes. Cost: two passes over the arcs.
+
+namespace arcgrad {
+
+Graph prune(const Graph& graph, double threshold, Semiring semiring) {
+  constexpr char kOp[] = "prune";
+  require(threshold >= 0.0, kOp, "the threshold must be 0 or more, but it is ", threshold);
+  const Topology& t = graph.topology();
+  const Weights weights = graph.weights();
+  const auto scores = [&](std::span<const int32_t> sources, Direction direction) {
+    return PathScores(graph.topology_ptr(), weights, sources,
+                      {.op = kOp, .direction = direction, .semiring = semiring});
+  };
+  const PathScores before = scores(t.start(), Direction::forward);
+  const PathScores after = scores(t.accept(), Direction::reverse);
+  double total = kNegInf;
+  for (const int32_t n : t.accept())
+    total = semiring == Semiring::log ? logadd(total, before.score(n))
+                                      : std::max(total, before.score(n));
+  // The best paths stay although their sums are rounded differently at each arc.
+  constexpr double kRounding = 1e-12;
+  const double least = total - threshold - kRounding * (1.0 + std::abs(total));
+  const auto is_kept = [&](double score) { return score > kNegInf && score >= least; };
+
+  Column node(static_cast<size_t>(t.num_nodes()), -1), arcs;
+  int32_t num_nodes = 0;
+  for (int32_t n = 0; n < t.num_nodes(); ++n)
+    if (is_kept(before.score(n) + after.score(n))) node[n] = num_nodes++;
+  const auto src = t.src(), dst = t.dst();
+  for (int32_t a = 0; a < t.num_arcs(); ++a)
+    if (node[src[a]] >= 0 && node[dst[a]] >= 0 &&
+        is_kept(before.score(src[a]) + weights[a] + after.score(dst[a])))
+      arcs.push_back(a);
+  Arrays arrays = renumber(t, node, num_nodes, arcs);
+  return record_moves(kOp, std::move(arrays), {{graph, ArcMap::gather(std::move(arcs))}});
+}
+
+}  // namespace arcgrad
