@@ -109,7 +109,7 @@ void TrellisGraph::build(const Topology& topology, Side side) {
         continue;
       }
       int32_t& seen = only[dst[a]];
-      seen = (seen == kNone) | (seen == l) ? l : kMany;
+      seen = seen == kNone || seen == l ? l : kMany;
     }
   }
   // The emitting states of nodes that many labels enter: (node, label) pairs, sorted.
