@@ -81,9 +81,7 @@ except SystemExit as end:
 
 
 def test_recipes_check_every_package_of_the_extra():
-    pytest.importorskip("arcgrad.recipes")
-    from arcgrad import recipes
-
+    recipes = pytest.importorskip("arcgrad.recipes", exc_type=ImportError)
     (extra,) = re.findall(r"^recipes = \[(.*?)^\]", PYPROJECT.read_text(), re.M | re.S)
     names = re.findall(r'"([\w-]+)(\[torch\])?[>"]?', extra)
     named = {"torch" if name == "arcgrad" else name for name, _ in names}
