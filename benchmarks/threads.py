@@ -38,8 +38,8 @@ def run(settings: Settings) -> Report:
     yardsticks = {
         "torch one": with_threads(1, ctc(32, torch.nn.functional.ctc_loss, settings)),
         "torch two": with_threads(2, ctc(32, torch.nn.functional.ctc_loss, settings)),
-        "loops one": Task(lambda _: pair.one(), settle),
-        "loops two": Task(lambda _: pair.two(), settle),
+        "loops one": Task(lambda _: pair.one(), wait_for_torch),
+        "loops two": Task(lambda _: pair.two(), wait_for_torch),
     }
     try:
         for name, call in cases(settings).items():
@@ -63,7 +63,7 @@ def run(settings: Settings) -> Report:
     return Report(rows, [extra], ["times are for a call of the loss or layer and its backward"])
 
 
-def settle() -> None:
+def wait_for_torch() -> None:
     """Wait until the threads of torch no longer spin."""
     time.sleep(0.02)
 
