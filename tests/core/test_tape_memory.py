@@ -92,6 +92,25 @@ print(process.memory_info().rss - before)
     assert int(run_python(code, ASAN_OPTIONS=options)) < 10_000_000
 
 
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="reads memory from /proc")
+@pytest.mark.skipif("san" in os.environ.get("LD_PRELOAD", ""), reason="not under a sanitizer")
+def test_a_score_of_a_small_product_keeps_little_memory():
+    code = """
+import arcgrad as ag
+def memory():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096
+emissions, target = ag.linear_graph(10, 5), ag.tokens.ctc_graph([1, 2, 3])
+def scores(count):
+    return [ag.forward_score(ag.intersect(target, emissions)) for _ in range(count)]
+first = scores(1000)
+before = memory()
+second = scores(5000)
+print((memory() - before) / len(second))
+"""
+    # 2.7 KB are values and weights that the gradient reads.
+    assert float(run_python(code)) < 8500
+
+
 def test_python_objects_of_a_step_are_freed_immediately(graph):
     gc.disable()
     try:
