@@ -188,6 +188,19 @@ def test_a_large_product_has_the_best_paths_of_gtn(large_products, epsilons, blo
             assert rules.of(product) == reference
 
 
+@pytest.mark.parametrize("call", [gtn.viterbi_score, gtn.viterbi_path])
+def test_the_best_path_of_a_large_product_has_a_gradient_after_retain_grad(large_products, call):
+    loop = gtn.Graph(False)
+    loop.add_node(True, True)
+    loop.add_arc(0, 0, 1)
+    product, kept = (gtn.intersect(loop, gtn.linear_graph(3, 2)) for _ in range(2))
+    with pytest.raises(RuntimeError, match=r"call retain_grad\(\) on it"):
+        ag.grad(call(product), [product])
+    kept.retain_grad()
+    gtn.backward(call(kept))
+    assert kept.grad().weights_to_list() == [1.0] * 3
+
+
 def test_the_gradient_of_a_large_product_marks_the_path_of_gtn(large_products):
     for seed in SEEDS:
         rng = random.Random(seed)

@@ -82,6 +82,7 @@ BestPath find_best_path(const char* op, const Graph& graph, const ArcOrder& orde
 
 Graph best_path_of_product(const char* op, const Graph& graph, Ties ties) {
   const Product& product = *graph.product();
+  if (tracks(graph)) product.bypass();
   const Graph factor = graph.calc_grad() ? product.graph() : product.graph().detach();
   const Graph emissions = graph.calc_grad() ? product.emissions() : product.emissions().detach();
   const Topology& t = factor.topology();
