@@ -1,8 +1,6 @@
 #include "arcgrad/gtn/best_path.h"
 
 #include <algorithm>
-#include <limits>
-#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -86,7 +84,8 @@ Graph best_path_of_product(const char* op, const Graph& graph, Ties ties) {
   const Graph factor = graph.calc_grad() ? product.graph() : product.graph().detach();
   const Graph emissions = graph.calc_grad() ? product.emissions() : product.emissions().detach();
   const Topology& t = factor.topology();
-  const auto [num_frames, num_labels] = *emissions.topology().dense();
+  const int32_t num_frames = emissions.topology().dense()->frames;
+  const int32_t num_labels = emissions.topology().dense()->labels;
   const ArcList list(t, product.side(), {});
   const Weights weights = factor.weights(), scores_of_labels = emissions.weights();
 

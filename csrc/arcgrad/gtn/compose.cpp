@@ -1,5 +1,6 @@
 #include "arcgrad/gtn/compose.h"
 
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -84,7 +85,7 @@ void explore(const First& first, const Second& second, Outer outer, Search& sear
   for (int32_t n = 0; n < ids.size(); ++n) {
     if (n % kBetweenPolls == kBetweenPolls - 1) poll_interrupt();
     const Pair from = ids.pair(n);
-    const auto [n1, n2, filter] = from;
+    const int32_t n1 = from.first, n2 = from.second;
     bool is_first_outer = outer == Outer::first;
     if constexpr (is_first_list && is_second_list)
       if (outer == Outer::smaller)
@@ -102,9 +103,9 @@ void explore(const First& first, const Second& second, Outer outer, Search& sear
           first.match(n1, second.label(a2),
                       [&](int32_t a1, int32_t to) { add(a1, a2, {to, second.dst(a2)}); });
         });
-    if (filter != kFollowSecond)
+    if (from.filter != kFollowSecond)
       first.match_epsilon(n1, [&](int32_t a1, int32_t to) { add(a1, -1, {to, n2, kFollowFirst}); });
-    if (filter != kFollowFirst)
+    if (from.filter != kFollowFirst)
       second.match_epsilon(n2,
                            [&](int32_t a2, int32_t to) { add(-1, a2, {n1, to, kFollowSecond}); });
     search.limit.check(ids.size(), search.dst.size());

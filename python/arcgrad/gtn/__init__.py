@@ -1,7 +1,7 @@
 """The Python API of gtn on top of arcgrad: existing gtn programs run with their import changed.
 
-The names, argument forms and exception types are those of gtn. The results are those of arcgrad,
-also where gtn has a defect. The graphs are arcgrad graphs, so functions of both can be mixed.
+The names, argument forms, exception types and results are those of gtn; the guide lists the defects
+of gtn that are fixed. The graphs are arcgrad graphs, so functions of both can be mixed.
 
 >>> import arcgrad.gtn as gtn
 >>> emissions = gtn.linear_graph(3, 2)

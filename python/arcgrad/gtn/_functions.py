@@ -128,7 +128,7 @@ def binary(name: str, op: Callable[[Any, Any], Any] | None = None) -> Binary:
 def named(call: Any, name: str) -> Any:
     """`call`, with the name of an operation of arcgrad."""
     call.__name__ = call.__qualname__ = name
-    call.__doc__ = f"As :func:`arcgrad.{name}`, for a graph or a list of graphs."
+    call.__doc__ = f"As :func:`arcgrad.{name}` by the rules of gtn, for a graph or a list."
     return call
 
 
