@@ -336,7 +336,7 @@ def test_a_dense_graph_may_be_a_target():
         ),
         (
             lambda: Tokens(3, min_frames=2**31 - 1).graph(),
-            r"Tokens.graph: a graph holds at most 2\^31 - 1 nodes, but this one would have",
+            r"Tokens.graph: a graph holds at most 2\^31 - 1 nodes and arcs, but that of 3 labels",
         ),
         (
             lambda: Tokens(3, blank="optional", min_blanks=2**31 - 1).graph(),

@@ -103,7 +103,7 @@ CASES = {
         "a = random_graph(1_000_000, 3_000_000)",
         "[ag.save('/dev/null', a) or ag.savetxt('/dev/null', a) for _ in range(100)]",
     ),
-    "a pipe that nobody writes": (
+    "a pipe without a writer": (
         "import tempfile\nname = tempfile.mktemp()\nos.mkfifo(name)",
         "ag.load(name)",
     ),
