@@ -277,3 +277,23 @@ def test_a_batch_without_examples_has_a_gradient():
     value.backward()
     assert value.item() == 0.0
     assert loss.transitions.grad.abs().max() == 0
+
+
+@pytest.mark.parametrize("normalizer", ["emissions", None])
+def test_emissions_without_any_path_give_an_infinite_loss_and_no_gradient(normalizer):
+    tokens = ag.tokens.Tokens.ctc(4)
+    loss = agt.SequenceLoss(
+        lambda targets: ag.tokens.alignment_graph(tokens, targets), normalizer, reduction="none"
+    )
+    x = torch.zeros(2, 5, 4)
+    x[0] = -torch.inf
+    x.requires_grad_()
+    values = loss(x, [[1, 2], [3]])
+    assert values[0] == torch.inf
+    assert values[1].isfinite()
+    (gradient,) = torch.autograd.grad(values.sum(), x, create_graph=True)
+    assert not gradient[0].any()
+    assert gradient[1].any()
+    gradient.square().sum().backward()
+    assert not x.grad[0].any()
+    assert x.grad.isfinite().all()
