@@ -13,7 +13,7 @@ std::vector<Graph> seeds_of(const std::optional<Batch>& seeds) {
 std::vector<Graph> gradients(const Batch& outputs, const std::vector<Graph>& inputs,
                              const std::optional<Batch>& grad_outputs, bool create_graph) {
   const std::vector<Graph> roots = snapshots(outputs), leaves = snapshots(inputs),
-                           seeds = seeds_of("grad", grad_outputs);
+                           seeds = seeds_of(grad_outputs);
   return run_op("grad", [&] { return grad(roots, leaves, seeds, create_graph); });
 }
 
@@ -40,7 +40,7 @@ void init_tape(nb::module_& m) {
       "backward",
       [](const Batch& graphs, const std::optional<Batch>& grad, Flag retain_graph,
          Flag create_graph) {
-        const std::vector<Graph> roots = snapshots(graphs), seeds = seeds_of("backward", grad);
+        const std::vector<Graph> roots = snapshots(graphs), seeds = seeds_of(grad);
         run_op("backward", [&] { backward(roots, seeds, retain_graph, create_graph); });
       },
       "graphs"_a, "grad"_a = nb::none(), nb::kw_only(), "retain_graph"_a = false,
