@@ -111,7 +111,10 @@ class _Function:
         """Raise an error for the first argument that does not fit."""
         plain = self.plain
         for name, value in (*zip(plain, args, strict=False), *kwargs.items()):
-            if name not in plain or (not deep and isinstance(value, plain[name])):
+            if name not in plain:
+                continue
+            is_huge = isinstance(value, int) and value.bit_length() > 63
+            if not deep and not is_huge and isinstance(value, plain[name]):
                 continue
             if problem := find_problem(value, self.wanted[name], deep=deep):
                 raise refusal(self.op(args), name, problem)
