@@ -113,8 +113,7 @@ class _Function:
         for name, value in (*zip(plain, args, strict=False), *kwargs.items()):
             if name not in plain:
                 continue
-            is_huge = isinstance(value, int) and value.bit_length() > 63
-            if not deep and not is_huge and isinstance(value, plain[name]):
+            if not deep and isinstance(value, plain[name]) and _is_ordinary(value):
                 continue
             if problem := find_problem(value, self.wanted[name], deep=deep):
                 raise refusal(self.op(args), name, problem)
@@ -191,6 +190,13 @@ def _alternatives(wanted: Any) -> Iterable[Any]:
             yield from _alternatives(one)
     else:
         yield types.NoneType if wanted is None else wanted
+
+
+def _is_ordinary(value: Any) -> bool:
+    """Whether a value of a right type needs no closer look: it may be too large, or no text."""
+    if isinstance(value, int):
+        return value.bit_length() < 64
+    return not isinstance(value, str) or value.isascii()
 
 
 def _plain_types(wanted: Any) -> Iterable[type]:
