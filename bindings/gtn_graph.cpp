@@ -99,7 +99,7 @@ GtnGraph to_gtn(Graph graph) {
 }
 
 void init_gtn_graph(nb::module_& m) {
-  nb::class_<GtnGraph, Graph> graph(m, "GtnGraph", R"(
+  nb::class_<GtnGraph, Graph> graph(m, "GtnGraph", explained_constructor(), R"(
 An arcgrad graph with gtn's methods.
 
 ``Graph(graph)`` is another handle on the same graph, so graphs pass between the two libraries

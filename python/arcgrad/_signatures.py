@@ -35,7 +35,9 @@ def _overloads(function: Any) -> list[inspect.Signature]:
         text = re.sub(r"\\(\d+)", r"_defaults[\1]", text)
         text = re.sub(r"^def \w+", "def _function", text)
         scope = vars(_core) | {
-            "arcgrad": types.SimpleNamespace(_core=_core),
+            "arcgrad": types.SimpleNamespace(
+                _core=_core, gtn=types.SimpleNamespace(Graph=_core.GtnGraph)
+            ),
             "collections": collections,
             "numpy": numpy,
             "os": os,

@@ -115,6 +115,7 @@ VALID = {
     "target_lengths": lambda: [1],
     "targets": lambda: [[1]],
     "token_graphs": lambda: [ag.tokens.token_graph(1)],
+    "threshold": lambda: 1.0,
     "tokens": lambda: ag.tokens.Tokens(3),
     "vectors": lambda: [1.0] * 6,
     "weight": lambda: 0.0,

@@ -13,6 +13,7 @@ _PACKAGES = {
     "torch": "torch",
     "sentencepiece": "sentencepiece",
     "soundfile": "soundfile",
+    "safetensors": "safetensors",
     "PIL": "Pillow",
     "rapidfuzz": "rapidfuzz",
     "typer": "typer",
