@@ -54,13 +54,6 @@ nb::object view_weights(const Graph& graph) {
 
 nb::object copy_weights(const Graph& graph) { return view_weights(graph).attr("copy")("C"); }
 
-Ints arcs_of(const Adjacency& adjacency, int32_t node) {
-  std::vector<int32_t> arcs;
-  for (int32_t k = adjacency.offset[node]; k < adjacency.offset[node + 1]; ++k)
-    arcs.push_back(adjacency.arc(k));
-  return copy_ints(std::move(arcs));
-}
-
 }  // namespace
 
 const Graph& materialize(const Graph& graph) {
@@ -172,13 +165,13 @@ void def_graph_access(nb::class_<Graph>& graph) {
       .def(
           "in_arcs",
           [](const Graph& self, int64_t node) {
-            return arcs_of(materialize(self).topology().in(), check_node(self, "in_arcs", node));
+            return copy_ints(materialize(self).in_arcs(check_node(self, "in_arcs", node)));
           },
           "node"_a, "The arcs that enter a node, ascending.")
       .def(
           "out_arcs",
           [](const Graph& self, int64_t node) {
-            return arcs_of(materialize(self).topology().out(), check_node(self, "out_arcs", node));
+            return copy_ints(materialize(self).out_arcs(check_node(self, "out_arcs", node)));
           },
           "node"_a, "The arcs that leave a node, ascending.")
       .def(

@@ -472,3 +472,27 @@ def test_a_graph_without_arcs_is_true():
     assert len(graph) == 0
     assert list(graph) == []
     assert graph
+
+
+def test_arcs_of_nodes_are_right_while_the_graph_grows():
+    rng = np.random.default_rng(0)
+    graph, ends = ag.Graph(), []
+    graph.add_node(start=True)
+    for _ in range(300):
+        step = rng.integers(0, 6)
+        if step == 0:
+            graph.add_node(accept=True)
+        elif step == 1 and ends:
+            ag.forward_score(ag.top_sort(graph))  # derives values from the structure
+        else:
+            src, dst = sorted(rng.integers(0, graph.num_nodes(), 2).tolist())
+            if src < dst:
+                graph.add_arc(src, dst, 0)
+                ends.append((src, dst))
+        node = int(rng.integers(0, graph.num_nodes()))
+        assert graph.out_arcs(node).tolist() == [a for a, e in enumerate(ends) if e[0] == node]
+        assert graph.in_arcs(node).tolist() == [a for a, e in enumerate(ends) if e[1] == node]
+    copied = ag.clone(graph)
+    copied.add_arc(0, 1, 0)
+    assert copied.out_arcs(0)[-1] == len(ends)
+    assert len(ends) not in graph.out_arcs(0).tolist()

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <mutex>
 #include <numeric>
+#include <utility>
 
 #include "arcgrad/core/graph_state.h"
 #include "arcgrad/runtime/error.h"
@@ -173,6 +175,29 @@ const Weights& Graph::raw_weights() const {
 }
 DType Graph::dtype() const {
   return state_->deferred ? state_->deferred->dtype() : state_->weights.dtype();
+}
+
+std::vector<int32_t> Graph::arcs_of(int32_t node, size_t end) const {
+  const Topology& t = topology();
+  check_node(end == 0 ? "out_arcs" : "in_arcs", "given", node, t.num_nodes());
+  std::vector<int32_t> found;
+  // Grouping all arcs by node for each call would be quadratic while arcs are added.
+  std::unique_lock lock(state_->mutex, std::defer_lock);
+  if (!t.is_pristine() || !lock.try_lock()) {
+    const Adjacency& adjacency = end == 0 ? t.out() : t.in();
+    for (int32_t k = adjacency.offset[node]; k < adjacency.offset[node + 1]; ++k)
+      found.push_back(adjacency.arc(k));
+    return found;
+  }
+  if (!state_->arc_lists) state_->arc_lists = std::make_unique<ArcLists[]>(2);
+  ArcLists& lists = state_->arc_lists[end];
+  const auto ends = end == 0 ? t.src() : t.dst();
+  lists.last.resize(static_cast<size_t>(t.num_nodes()), -1);
+  for (auto a = lists.previous.size(); a < ends.size(); ++a)
+    lists.previous.push_back(std::exchange(lists.last[ends[a]], static_cast<int32_t>(a)));
+  for (int32_t a = lists.last[node]; a >= 0; a = lists.previous[a]) found.push_back(a);
+  std::ranges::reverse(found);
+  return found;
 }
 
 double Graph::weight(int32_t arc) const {

@@ -52,6 +52,10 @@ class Graph {
 
   int32_t num_nodes() const { return topology().num_nodes(); }
   int32_t num_arcs() const { return topology().num_arcs(); }
+  /// The arcs that leave a node, and those that enter it, ascending. Adding arcs and reading them
+  /// in turn takes amortized constant time per arc.
+  std::vector<int32_t> out_arcs(int32_t node) const { return arcs_of(node, 0); }
+  std::vector<int32_t> in_arcs(int32_t node) const { return arcs_of(node, 1); }
   double weight(int32_t arc) const;
   std::vector<double> weights_to_vector() const { return raw_weights().to_vector(); }
   /// The weight of the only arc.
@@ -94,6 +98,8 @@ class Graph {
   /// Returns arrays that may be changed in place, and drops the gradient and the place on the tape.
   Arrays& edit();
   void append_weight(double weight);
+  /// `end` is 0 for the source of an arc, and 1 for its destination.
+  std::vector<int32_t> arcs_of(int32_t node, size_t end) const;
 
   std::shared_ptr<GraphState> state_;
 };

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "arcgrad/core/topology.h"
 #include "arcgrad/core/weights.h"
@@ -63,6 +64,13 @@ struct Var {
   std::weak_ptr<GraphState> state;
 };
 
+/// The arcs at each node of a graph that is still being built, as linked lists: `last` arc of each
+/// node, and for each arc the `previous` arc of its node, or -1. Arcs are only ever added, so the
+/// lists grow with the graph.
+struct ArcLists {
+  std::vector<int32_t> last, previous;
+};
+
 /// What a Graph handle points to.
 struct GraphState {
   TopologyPtr topology;  // null if the graph is lazy
@@ -72,6 +80,7 @@ struct GraphState {
   bool is_snapshot = false;
   std::shared_ptr<Var> var;
   std::shared_ptr<GraphState> grad;
+  std::unique_ptr<ArcLists[]> arc_lists;  // null, or by source and by destination
   std::mutex mutex;
 };
 

@@ -154,7 +154,7 @@ class Topology {
 
   /// For the only owner of a topology: whether the arrays may be edited because nothing was derived
   /// from them yet; the arrays for editing; and the arrays moved out of the topology.
-  bool is_pristine() const { return !dense_ && !base_ && !derived_; }
+  bool is_pristine() const { return !dense_ && !base_ && !derived_once_.is_done(); }
   Arrays& pristine() { return arrays_; }
   Arrays release() &&;
 
