@@ -58,7 +58,8 @@ nb::object copy_weights(const Graph& graph) {
 /// Reads weights at an address.
 Weights read_weights(const Graph& graph, nb::handle number) {
   const int64_t size = materialize(graph).num_arcs();
-  const auto address = nb::cast<int64_t>(nb::steal(PyNumber_Index(number.ptr())));
+  int64_t address = -1;
+  if (!nb::try_cast(nb::steal(PyNumber_Index(number.ptr())), address)) address = -1;
   require(size == 0 || address >= kFirstAddress, "set_weights", "a number must be the address of ",
           size, " float32 weights, but it is ", address,
           "; pass the weights themselves as a list or an array");

@@ -37,9 +37,12 @@ class MaybeRelease {
   std::optional<nb::gil_scoped_release> release_;
 };
 
-bool is_small(const Graph& graph) { return !graph.product() && graph.num_arcs() <= kSmallWork; }
+/// Nodes and arcs: what an op may read to derive values from a graph.
+int64_t size_of(const Graph& graph) { return int64_t{graph.num_nodes()} + graph.num_arcs(); }
+bool is_small(const Graph& graph) { return !graph.product() && size_of(graph) <= kSmallWork; }
 bool is_small(const Graph& first, const Graph& second) {
   return !first.product() && !second.product() &&
+         std::max(size_of(first), size_of(second)) <= kSmallComposition &&
          int64_t{first.num_arcs()} * second.num_arcs() <= kSmallComposition;
 }
 

@@ -30,7 +30,8 @@ Raises:
 
 Gradient: exact to second order, as long as a change of weights does not separate nodes of the
 result. Where strings of different arcs lead to the same node because their weights happen to be
-equal, the arcs after it follow the string that reached it first.
+equal, as they do while all are zero, the arcs after it follow the string that reached it first, so
+the gradients of single arcs may differ from those of ``graph``.
 
 >>> import arcgrad as ag
 >>> g = ag.union([ag.chain_graph([1, 2]), ag.chain_graph([1, 3])])

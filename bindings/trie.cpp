@@ -9,7 +9,7 @@ namespace arcgrad::bindings {
 using Sequences = std::vector<std::vector<int32_t>>;
 
 void init_trie(nb::module_& m) {
-  nb::class_<Trie>(m, "Trie", R"(
+  nb::class_<Trie>(m, "Trie", explained_constructor(), R"(
 A prefix tree (trie) of entries that are spelled by labels.
 )")
       .def(nb::init<const Sequences&, std::vector<int32_t>>(), "spellings"_a, "labels"_a)

@@ -61,6 +61,13 @@ class Problem(NamedTuple):
 def find_problem(value: Any, wanted: Any, *, deep: bool = True) -> Problem | None:
     """Why a value does not fit an annotation, or None; ``deep`` looks at elements of lists."""
     problems: list[Problem] = []
+    is_path = any((typing.get_origin(one) or one) is os.PathLike for one in _alternatives(wanted))
+    if is_path and isinstance(value, str):
+        try:
+            os.fsencode(value)  # a name that is not UTF-8 has surrogates
+        except UnicodeEncodeError:
+            return Problem((), "be a name that the file system can hold", value, ValueError)
+        return None
     for one in _alternatives(wanted):
         problem = _find(value, one, deep)
         if problem is None:
@@ -295,6 +302,8 @@ def _show(value: Any) -> str:
     if value is None:
         return "None"
     name = type(value).__name__
+    if isinstance(value, int) and value.bit_length() > 1000:
+        return f"a number of {value.bit_length()} bits"
     if isinstance(value, str | bytes | bool | int | float | complex | np.generic):
         return f"{_repr.repr(value)} ({name})"
     return f"of type {name}"

@@ -78,20 +78,21 @@ def explain_call(
     """The exception for a call that fits no overload; None if the error is another one."""
     if not str(error).startswith(f"{function.__name__}(): incompatible function arguments"):
         return None
-    op = function.__name__
+    op = function.__name__.removeprefix("gtn_")
     signatures = _overloads(function)
     if type(function).__name__ == "nb_method":
         owner = function.__qualname__.rpartition(".")[0]
         if op == "__init__":
             op = owner
-        elif not args or type(args[0]).__name__ != owner:
+        elif not args or all(c.__name__ != owner for c in type(args[0]).__mro__):
             return TypeError(f"{op}: it must be called on a {owner}, but it is not")
         args = args[1:]
         signatures = [_without_self(signature) for signature in signatures]
     found = [_match(op, signature, args, named) for signature in signatures]
     problems = [problem for problem in found if problem is not None]
     if len(problems) < len(found):
-        return TypeError(f"{op}: arguments must be made by their classes, but one is not")
+        given = ", ".join(type(value).__name__ for value in (*args, *named.values())) or "missing"
+        return TypeError(f"{op}: arguments must have the documented types, but they are {given}")
     # The overload that takes the most arguments is the one that was meant.
     most = max(place for place, _, _ in problems)
     _, name, first = next(problem for problem in problems if problem[0] == most)

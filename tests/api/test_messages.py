@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import arcgrad as ag
+import arcgrad.gtn as gtn
 
 torch = pytest.importorskip("torch")
 agt = pytest.importorskip("arcgrad.torch")
@@ -280,3 +281,12 @@ def test_junk_in_calls_of_objects_is_refused(calls, tmp_path, monkeypatch):
         if (message := refusal(call, [], {**good, name: junk}))
     ]
     assert not wrong, "\n".join(wrong[:40])
+
+
+@pytest.mark.parametrize("base", [ag.Graph, gtn.Graph])
+def test_errors_of_a_subclass_name_the_argument(base):
+    class Own(base):
+        pass
+
+    with pytest.raises(TypeError, match="add_arc: src(_node)? must be"):
+        Own().add_arc("x", 0, 0)

@@ -144,3 +144,38 @@ def test_a_token_graph_that_is_too_large_is_refused_before_it_is_built(labels):
     )
     with pytest.raises(ValueError, match=pattern):
         Tokens(labels).graph()
+
+
+LOCKS = """
+import signal, sys, threading
+import numpy as np
+import arcgrad as ag
+
+rng = np.random.default_rng(0)
+src, dst = rng.integers(0, 200_000, (2, 1_000_000), np.int32)
+
+def make():
+    graph = ag.Graph.from_arrays(src, dst, np.zeros(len(src), np.int32), start=[0], accept=[1])
+    return ag.scale(graph, 1.0)
+
+def order(graph):
+    ag.connect(graph).is_acyclic()
+
+for _ in range(3):
+    graph = make()
+    thread = threading.Thread(target=order, args=[graph])
+    thread.start()
+    graph.is_acyclic(), graph.in_arcs(0), graph.out_arcs(0)
+    thread.join()
+
+    graph = make()
+    signal.signal(signal.SIGALRM, lambda *_: graph.is_acyclic())
+    signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
+    order(graph)
+    signal.setitimer(signal.ITIMER_REAL, 0.0)
+print("done")
+"""
+
+
+def test_threads_and_signal_handlers_may_read_a_graph_that_is_being_processed():
+    assert run_python(LOCKS).strip() == "done"

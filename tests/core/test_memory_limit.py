@@ -60,6 +60,25 @@ ag.set_memory_limit(None)
 assert not big.is_grad_available()
 ag.backward(score)
 assert (emissions.grad().weights_to_numpy() == gradient).all()
+
+# A graph to which nothing could be added is as before.
+for label in (0, 1):
+    grown = ag.chain_graph([0] * (1 << 19))
+    ag.set_memory_limit(resident() + 3_000_000)
+    added = 0
+    for _ in range(300_000):
+        counts = grown.num_nodes(), grown.num_arcs()
+        try:
+            grown.add_arc(0, grown.add_node(True, True), 0, label)
+            added += 1
+        except MemoryError:
+            assert grown.num_arcs() == counts[1]
+            break
+    ag.set_memory_limit(None)
+    assert added < 300_000
+    assert len(grown.weights_to_list()) == grown.num_arcs() == len(grown.ilabels())
+    assert len(grown.olabels()) == len(grown.dst_nodes()) == grown.num_arcs()
+    assert ag.forward_score(grown).item() > 0.0
 print("done")
 """
 

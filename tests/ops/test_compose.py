@@ -183,3 +183,8 @@ def test_the_limit_of_a_product_holds_when_it_is_materialized():
 
 def closure_of(labels):
     return build(1, {0}, {0}, [(0, 0, k, k, 0.0) for k in range(labels)])
+
+
+def test_the_limit_counts_arcs_and_not_the_last_node():
+    chain = ag.chain_graph(list(range(100)))
+    assert ag.compose(chain, chain, max_arcs=100).num_arcs() == 100

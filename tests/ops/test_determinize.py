@@ -121,3 +121,24 @@ def test_the_empty_graph_and_the_empty_string(semiring):
     assert ag.determinize(ag.Graph(), semiring).num_nodes() == 0
     empty = ag.determinize(ag.closure(ag.Graph()), semiring)
     assert language(empty) == {((), ()): 0.0}
+
+
+@pytest.mark.parametrize("semiring", ["log", "tropical"])
+def test_large_differences_of_scores_are_kept(semiring):
+    graph = build(
+        4,
+        [0],
+        [3],
+        [
+            *[(0, 1, 0, 0, 0.0), (0, 2, 0, 0, -1e9), (0, 1, 1, 1, 0.0), (0, 2, 1, 1, -2e9)],
+            *[(1, 3, 2, 2, 0.0), (2, 3, 3, 3, 0.0)],
+        ],
+    )
+    assert language(ag.determinize(graph, semiring)) == pytest.approx(language(graph))
+
+
+def test_the_node_of_weighted_ends_counts():
+    graph = union_of([1], [1, 2])
+    assert ag.determinize(graph).num_nodes() == 4
+    with pytest.raises(ValueError, match="at most max_nodes = 3 nodes"):
+        ag.determinize(graph, max_nodes=3)

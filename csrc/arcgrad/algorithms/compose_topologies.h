@@ -17,7 +17,7 @@ class SearchLimit {
   SearchLimit(std::string_view op, const Topology& first, const Topology& second,
               std::optional<int64_t> max_arcs = std::nullopt);
   void check(int64_t num_nodes, int64_t num_arcs) const {
-    if (std::max(num_nodes, num_arcs) > max_arcs_) [[unlikely]]
+    if (std::max(num_nodes - 1, num_arcs) > max_arcs_) [[unlikely]]
       fail_size(num_nodes, num_arcs);
   }
 

@@ -62,6 +62,12 @@ std::shared_ptr<GraphState> make_state(TopologyPtr topology, Weights weights, bo
   return state;
 }
 
+/// Makes room for one more entry.
+void make_room(Column& column) {
+  constexpr size_t kLeast = 16;
+  if (column.size() == column.capacity()) column.reserve(std::max(kLeast, 2 * column.size()));
+}
+
 }  // namespace
 
 Graph::Graph(bool calc_grad, DType dtype)
@@ -130,6 +136,9 @@ Arrays& Graph::edit() {
 int32_t Graph::add_node(bool start, bool accept) {
   require_size("add_node", "nodes", int64_t{num_nodes()} + 1);
   Arrays& arrays = edit();
+  // What may fail for lack of memory comes first, so that the graph then stays as it was.
+  if (start) make_room(arrays.start);
+  if (accept) make_room(arrays.accept);
   const int32_t node = arrays.num_nodes++;
   if (start) arrays.start.push_back(node);
   if (accept) arrays.accept.push_back(node);
@@ -147,12 +156,22 @@ int32_t Graph::add_arc(int32_t src, int32_t dst, int32_t ilabel, int32_t olabel,
   check_label("add_arc", "output label", olabel);
   require_size("add_arc", "arcs", int64_t{num_arcs()} + 1);
   Arrays& arrays = edit();
-  if (ilabel != olabel && arrays.olabel.empty()) arrays.olabel = arrays.ilabel;
-  if (ilabel != olabel || !arrays.olabel.empty()) arrays.olabel.push_back(olabel);
+  // What may fail for lack of memory comes first, so that the graph then stays as it was.
+  for (Column* column : {&arrays.src, &arrays.dst, &arrays.ilabel}) make_room(*column);
+  const bool is_transducer = ilabel != olabel || !arrays.olabel.empty();
+  Column olabels;
+  if (is_transducer && arrays.olabel.empty()) {
+    olabels.reserve(arrays.ilabel.capacity());
+    olabels = arrays.ilabel;
+  } else if (is_transducer) {
+    make_room(arrays.olabel);
+  }
+  state_->weights.append(weight);
+  if (is_transducer && arrays.olabel.empty()) arrays.olabel.swap(olabels);
   arrays.src.push_back(src);
   arrays.dst.push_back(dst);
   arrays.ilabel.push_back(ilabel);
-  state_->weights.append(weight);
+  if (is_transducer) arrays.olabel.push_back(olabel);
   return static_cast<int32_t>(arrays.src.size()) - 1;
 }
 

@@ -197,6 +197,7 @@ bool Topology::is_accept(int32_t node) const { return contains(arrays_.accept, n
 const Arrays& Topology::arrays() const {
   if (dense_)
     arrays_once_.call([this] {
+      const DeferredInterrupts deferred;
       const auto [frames, labels] = *dense_;
       arrays_.num_nodes = frames + 1;
       for (auto* column : {&arrays_.src, &arrays_.dst, &arrays_.ilabel})
@@ -213,6 +214,7 @@ const Arrays& Topology::arrays() const {
     });
   if (base_)
     arrays_once_.call([this] {
+      const DeferredInterrupts deferred;
       auto copy = [](std::span<const int32_t> from, Column& to) {
         to.assign(from.begin(), from.end());
       };

@@ -23,6 +23,7 @@
 
 #include "arcgrad/runtime/buffer.h"
 #include "arcgrad/runtime/fork_safe_once.h"
+#include "arcgrad/runtime/parallel.h"
 
 namespace arcgrad {
 
@@ -165,7 +166,10 @@ class Topology {
     T value;
     template <class Make>
     const T& get(Make make) {
-      once.call([&] { value = make(); });
+      once.call([&] {
+        const DeferredInterrupts deferred;
+        value = make();
+      });
       return value;
     }
   };

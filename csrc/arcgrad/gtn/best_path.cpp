@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "arcgrad/algorithms/product.h"
-#include "arcgrad/runtime/parallel.h"
+#include "arcgrad/runtime/interrupt_poll.h"
 
 // The nodes are visited by Kahn's algorithm with a first-in, first-out queue, and each one passes
 // its score to the nodes behind it. For `path` the first of equally good arcs wins, in the order in
@@ -99,8 +99,7 @@ Graph best_path_of_product(const char* op, const Graph& graph, Ties ties) {
   std::vector<double> scores(static_cast<size_t>(t.num_nodes()), kNegInf), next(scores);
   std::vector<int32_t> pointer(scores.size(), -1), last(scores.size(), -1);
   for (const int32_t n : frames[0].nodes) scores[n] = 0.0;
-  constexpr int64_t kBetweenPolls = 1 << 20;
-  int64_t work = 0;
+  InterruptPoll poll;
   int32_t position = 0;
   // Replaces the nodes of a frame by those of the next one, whose entries of `is_next` are not -1.
   const auto number_next = [&](std::vector<int32_t>& nodes, std::vector<int32_t>& is_next) {
@@ -132,12 +131,8 @@ Graph best_path_of_product(const char* op, const Graph& graph, Ties ties) {
             pointer[d] = a;
           }
         }
-        work += list.begin(n + 1) - list.begin(n);
+        poll(1 + list.begin(n + 1) - list.begin(n));
         scores[n] = kNegInf;
-      }
-      if (work > kBetweenPolls) {
-        work = 0;
-        poll_interrupt();
       }
       // The product numbers a node at the first arc into it, in the order of the numbers; Kahn's
       // algorithm visits it after the last one, in the order of the visits.

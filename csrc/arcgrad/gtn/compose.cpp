@@ -7,7 +7,7 @@
 #include "arcgrad/algorithms/pair_ids.h"
 #include "arcgrad/algorithms/product.h"
 #include "arcgrad/runtime/error.h"
-#include "arcgrad/runtime/parallel.h"
+#include "arcgrad/runtime/interrupt_poll.h"
 
 // The composition of gtn: a breadth-first search over pairs of nodes from the pairs of start nodes.
 // Pairs without a path to a pair of accept nodes are left out, which does not change the order of
@@ -80,10 +80,9 @@ void explore(const First& first, const Second& second, Outer outer, Search& sear
   };
   constexpr bool is_first_list = std::is_same_v<First, ArcList>;
   constexpr bool is_second_list = std::is_same_v<Second, ArcList>;
-  constexpr int32_t kBetweenPolls = 1 << 12;
+  InterruptPoll poll;
   search.offset.push_back(0);
   for (int32_t n = 0; n < ids.size(); ++n) {
-    if (n % kBetweenPolls == kBetweenPolls - 1) poll_interrupt();
     const Pair from = ids.pair(n);
     const int32_t n1 = from.first, n2 = from.second;
     bool is_first_outer = outer == Outer::first;
@@ -109,6 +108,7 @@ void explore(const First& first, const Second& second, Outer outer, Search& sear
       second.match_epsilon(n2,
                            [&](int32_t a2, int32_t to) { add(-1, a2, {n1, to, kFollowSecond}); });
     search.limit.check(ids.size(), search.dst.size());
+    poll(1 + search.dst.size() - search.offset[n]);
     search.offset.push_back(static_cast<int32_t>(search.dst.size()));
   }
 }

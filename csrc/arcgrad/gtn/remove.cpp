@@ -5,7 +5,7 @@
 
 #include "arcgrad/autograd/tape.h"
 #include "arcgrad/runtime/error.h"
-#include "arcgrad/runtime/parallel.h"
+#include "arcgrad/runtime/interrupt_poll.h"
 
 // A breadth-first search over removed arcs from each node that stays.
 // Time: O(nodes that stay * (nodes and arcs that removed arcs lead to)).
@@ -50,8 +50,7 @@ Graph remove(const Graph& graph, int32_t ilabel, int32_t olabel, const ArcOrder&
 
   const bool is_acceptor = t.is_acceptor();
   std::vector<int32_t> visited(id.size(), -1), queue;  // by which node each was visited last
-  constexpr size_t kBetweenPolls = 1 << 16;
-  size_t work = 0;
+  InterruptPoll poll;
   for (int32_t n = 0; n < t.num_nodes(); ++n) {
     if (id[n] < 0) continue;
     queue.assign(1, n);
@@ -59,6 +58,7 @@ Graph remove(const Graph& graph, int32_t ilabel, int32_t olabel, const ArcOrder&
     bool is_accept = false;
     for (size_t head = 0; head < queue.size(); ++head) {
       const int32_t from = queue[head];
+      poll(1 + list.begin(from + 1) - list.begin(from));
       is_accept |= t.is_accept(from);
       for (int32_t k = list.begin(from); k < list.begin(from + 1); ++k) {
         const int32_t a = list.arc(k), to = list.dst(a);
@@ -71,11 +71,6 @@ Graph remove(const Graph& graph, int32_t ilabel, int32_t olabel, const ArcOrder&
           queue.push_back(to);
         }
       }
-    }
-    work += queue.size();
-    if (work >= kBetweenPolls) {
-      work = 0;
-      poll_interrupt();
     }
     require_size("remove", "arcs", static_cast<int64_t>(out.src.size()));
     if (is_accept) out.accept.push_back(id[n]);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <unordered_map>
@@ -32,8 +33,8 @@ constexpr char kOp[] = "determinize";
 /// A node of a subset.
 struct Element {
   int32_t node;
-  int32_t copy;   // its copy in the forest
-  int64_t level;  // its residual, rounded so that equal residuals are found
+  int32_t copy;  // its copy in the forest
+  double level;  // its residual, rounded so that equal residuals are found
   double residual;
 };
 
@@ -143,7 +144,7 @@ class Determinizer {
 
   /// Adds the elements at the end as a subset. `total` is the target that is their sum, or -1.
   int32_t add_subset(int32_t parent, int32_t total) {
-    if (num_subsets() >= max_nodes_) fail_size(parent);
+    if (num_subsets() + (has_weighted_end_ ? 1 : 0) >= max_nodes_) fail_size(parent);
     first_.push_back(elements_.size());
     total_.push_back(total);
     parent_.push_back(parent);
@@ -155,7 +156,7 @@ class Determinizer {
   static uint64_t hash(std::span<const Element> elements) {
     uint64_t out = elements.size();
     for (const Element& e : elements)
-      for (const uint64_t part : {static_cast<uint64_t>(e.node), static_cast<uint64_t>(e.level)})
+      for (const uint64_t part : {static_cast<uint64_t>(e.node), std::bit_cast<uint64_t>(e.level)})
         out = (out ^ part) * 0x9e3779b97f4a7c15u + (out >> 29);
     return out;
   }
@@ -214,6 +215,7 @@ class Determinizer {
       arrays_.accept.push_back(subset);
       return;
     }
+    if (!has_weighted_end_ && num_subsets() >= max_nodes_) fail_size(-1);
     has_weighted_end_ = true;
     if (is_one && !any_accept && num_epsilon == 1)
       return add_arc(subset, -1, 0, arcs_out_[0].arc, -1);
@@ -239,7 +241,7 @@ class Determinizer {
     const size_t first = elements_.size();
     for (const Member& m : members_) {
       const double residual = members_.size() == 1 ? 0.0 : m.score - total;
-      elements_.push_back({m.node, -1, std::llround(residual * levels_), residual});
+      elements_.push_back({m.node, -1, std::nearbyint(residual * levels_) + 0.0, residual});
     }
     int32_t to = find_subset(first);
     int32_t score = -1;

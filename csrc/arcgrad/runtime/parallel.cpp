@@ -428,6 +428,7 @@ void parallel_rounds(size_t rounds, size_t parts, const std::function<void(size_
 void set_interrupt_check(void (*check)()) { interrupt_check = check; }
 
 void poll_interrupt() {
+  if (DeferredInterrupts::is_active()) return;
   Job* const job = Job::current_job;
   const auto stop_if_cancelled = [&] {
     if (!job || !job->is_cancelled) return;

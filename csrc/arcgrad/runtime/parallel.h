@@ -42,6 +42,18 @@ void set_interrupt_check(void (*check)());
 void poll_interrupt();
 /// The same after a system call that a signal ended: without waiting for the next interval.
 void poll_interrupt_now();
+/// While one exists, poll_interrupt() does nothing in its thread. For code that holds a lock: the
+/// check takes the GIL, and runs handlers of signals, which may wait for that lock.
+class DeferredInterrupts {
+ public:
+  DeferredInterrupts() { ++depth_; }
+  ~DeferredInterrupts() { --depth_; }
+  DeferredInterrupts(const DeferredInterrupts&) = delete;
+  static bool is_active() { return depth_ > 0; }
+
+ private:
+  inline static thread_local int depth_ = 0;
+};
 /// For an exception handler inside `body` of parallel_for: ends the loop with the current
 /// exception. No further calls are started.
 [[noreturn]] void rethrow_and_stop();

@@ -189,7 +189,7 @@ def _joined(targets: Sequence[Any]) -> tuple[Tensor, Tensor]:
 
 
 def _as_tensor(values: Any) -> Tensor | None:
-    return values if values is None or isinstance(values, Tensor) else torch.tensor(values)
+    return values if values is None else torch.as_tensor(values)
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]

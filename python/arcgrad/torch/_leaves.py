@@ -79,7 +79,11 @@ def to_ints(values: Any) -> Any:
     """Lengths or labels as NumPy or the core reads them."""
     if not isinstance(values, Tensor):
         return values
-    return values.numpy() if values.is_cpu else values.cpu().numpy()
+    if values.is_nested or values.layout is not torch.strided:
+        raise TypeError(
+            "lengths and labels must be dense tensors or lists, but they are nested or sparse"
+        )
+    return values.detach().cpu().numpy()
 
 
 def refuse_transforms(op: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from typing import Any, Literal
 
 import torch
@@ -72,7 +72,8 @@ class CTCLoss(SequenceLoss):
         return alignments, self.from_logits
 
 
-@cache
+# Typed, since 0.0 and False equal 0 but are no labels.
+@lru_cache(maxsize=None, typed=True)
 def _loss(blank: int, from_logits: bool, nan: Any, infeasible: Any) -> CTCLoss:
     return CTCLoss(blank, from_logits=from_logits, nan=nan, infeasible=infeasible)
 

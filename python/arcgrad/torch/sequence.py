@@ -322,6 +322,8 @@ def _find_bad(x: Tensor, lengths: Any, batch_dim: int) -> Tensor:
     bad = (by_example.isnan() | by_example.isposinf()).any(-1)
     if lengths is not None:
         counts = torch.as_tensor(to_counts("lengths", lengths), device=x.device).reshape(-1, 1)
+        if len(counts) != len(bad):
+            return torch.zeros(len(bad), dtype=torch.bool)  # the lengths are the error
         bad &= torch.arange(bad.shape[1], device=x.device) < counts
     return bad.any(-1)
 

@@ -25,7 +25,8 @@ class STCLoss(SequenceLoss):
     them: it matches a frame with the probability of all labels but the blank and the next label of
     the target. Every frame of a star adds a penalty :math:`\log p`, so that the model does not
     explain all frames by missing labels. The penalty starts at ``p0`` and approaches ``plast``:
-    ``half_life`` calls in training halve the distance.
+    ``half_life`` calls in training halve the distance. With activation checkpointing by reentry,
+    call ``backward`` before the next call.
 
     Args:
         blank: The label of the blank.
