@@ -36,7 +36,7 @@ _SEQUENCES = (list, tuple, collections.abc.Sequence)
 # `<op>: <rule>, but <what was given>`
 _FORM = re.compile(r"[\w.]+( \([^)]*\))*: .*\b(but|or|from)\b", re.DOTALL)
 _FOLDER = os.path.dirname(__file__) + os.sep
-_JUNK_ERRORS = (AttributeError, KeyError, TypeError, ValueError, IndexError)
+_JUNK_ERRORS = (AttributeError, KeyError, TypeError, ValueError, IndexError, OverflowError)
 
 _repr = reprlib.Repr()
 _repr.maxstring = _repr.maxother = _repr.maxlong = 60

@@ -288,5 +288,5 @@ def test_errors_of_a_subclass_name_the_argument(base):
     class Own(base):
         pass
 
-    with pytest.raises(TypeError, match="add_arc: src(_node)? must be"):
+    with pytest.raises(TypeError, match=r"add_arc: src(_node)? must be"):
         Own().add_arc("x", 0, 0)

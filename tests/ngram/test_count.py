@@ -357,3 +357,9 @@ def test_wrong_lines_are_named(tmp_path, line, message):
 
 def test_repr_shows_the_sizes():
     assert repr(ngram.count([[0, 1]], 2)) == "Counts(order 2, 3 + 3 n-grams, 2 tokens)"
+
+
+@pytest.mark.parametrize("ngrams", [{(0,): 1.5}, {(0.5,): 1}, {(0,): 2**63}])
+def test_numbers_that_are_not_counts_are_refused(ngrams):
+    with pytest.raises((TypeError, ValueError), match="Counts: "):
+        Counts(ngrams)

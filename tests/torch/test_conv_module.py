@@ -290,3 +290,8 @@ def test_input_is_checked():
 
 def test_an_empty_batch_has_no_outputs():
     assert make(PIECES, 3, 2, 1)(torch.zeros(0, 7, 3)).shape == (0, 4, 4)
+
+
+def test_labels_of_pieces_are_whole_numbers():
+    with pytest.raises(TypeError, match="element 0 of kernels must be a whole number, but it is 1"):
+        agt.ConvTransducer1d(3, [[1.7]], 3)

@@ -72,8 +72,16 @@ class Counts:
                     f"{len(ngram)}"
                 )
             by_order[len(ngram) - 1].append(ngram)
-        rows = [np.array(x, np.int64).reshape(-1, n) for n, x in enumerate(by_order, 1)]
-        values = [np.array([ngrams[ngram] for ngram in listed], np.int64) for listed in by_order]
+        # Indices, since NumPy would cut fractions off.
+        rows = [
+            np.array([[operator.index(token) for token in ngram] for ngram in listed], np.int64)
+            for listed in by_order
+        ]
+        rows = [found.reshape(-1, n) for n, found in enumerate(rows, 1)]
+        values = [
+            np.array([operator.index(ngrams[ngram]) for ngram in listed], np.int64)
+            for listed in by_order
+        ]
         self._set(*_distinct("Counts", rows, values, start, end), num_tokens, symbols, start, end)
 
     def _set(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -394,7 +395,7 @@ def _align(
     blank = None if tokens.blank == "none" else tokens.blank_label
     for i, piece in enumerate(pieces):
         for label in piece:
-            if not 0 <= label < in_channels or label == blank:
+            if not 0 <= operator.index(label) < in_channels or label == blank:
                 raise ValueError(
                     f"ConvTransducer1d: the labels of a word piece must be below {in_channels} and "
                     f"not the blank, but piece {name(i)} has the label {label}"
