@@ -150,26 +150,21 @@ def checked(function: F) -> F:
 
     Elements of lists are looked at if the function fails.
     """
-    own = _Function(function)
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        own.check(args, kwargs, deep=False)
-        try:
-            return function(*args, **kwargs)
-        except _JUNK_ERRORS as error:
-            own.explain(error, args, kwargs)
-            raise
-
-    return typing.cast(F, call)
+    return _wrap(function, checks_first=True)
 
 
 def explained(function: F) -> F:
     """The same for a function that is called often: it looks at arguments only if it fails."""
+    return _wrap(function, checks_first=False)
+
+
+def _wrap(function: F, *, checks_first: bool) -> F:
     own = _Function(function)
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        if checks_first:
+            own.check(args, kwargs, deep=False)
         try:
             return function(*args, **kwargs)
         except _JUNK_ERRORS as error:

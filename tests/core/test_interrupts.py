@@ -1,7 +1,7 @@
 """Ctrl-C ends any long call within a second, and leaves everything as it was."""
 
 import pytest
-from tools import run_python
+from tools import INTERRUPTED, run_python
 
 pytestmark = pytest.mark.serial
 
@@ -24,20 +24,6 @@ def random_graph(nodes, arcs, labels=1, low=-1.0):
         weight=rng.uniform(low, low + 1, arcs).astype(np.float32), start=[0],
         accept=[nodes - 1], num_nodes=nodes,
     )
-
-def interrupted(call):
-    sent = []
-    def send():
-        sent.append(time.perf_counter())
-        os.kill(os.getpid(), signal.SIGINT)
-    timer = threading.Timer(0.5, send)
-    timer.start()
-    try:
-        call()
-    except KeyboardInterrupt:
-        return time.perf_counter() - sent[0]
-    timer.cancel()
-    raise AssertionError("the call ended before it was interrupted")
 
 def permuted(graph):
     order = rng.permutation(graph.num_nodes()).astype(np.int32)
@@ -117,7 +103,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_ctrl_c_ends_a_long_call_within_a_second(case):
     setup, call = CASES[case]
-    program = PROGRAM.replace("{setup}", setup).replace("{call}", call)
+    program = INTERRUPTED + PROGRAM.replace("{setup}", setup).replace("{call}", call)
     assert run_python(program).strip() == "done"
 
 

@@ -106,3 +106,23 @@ def run_python(code, **environment):
     )
     assert result.returncode == 0, f"exit code {result.returncode}\n{result.stdout}{result.stderr}"
     return result.stdout
+
+
+# For programs of run_python(): how long a call goes on after it was interrupted.
+INTERRUPTED = """
+import os, signal, threading, time
+
+def interrupted(call):
+    sent = []
+    def send():
+        sent.append(time.perf_counter())
+        os.kill(os.getpid(), signal.SIGINT)
+    timer = threading.Timer(0.3, send)
+    timer.start()
+    try:
+        call()
+    except KeyboardInterrupt:
+        return time.perf_counter() - sent[0]
+    timer.cancel()
+    raise AssertionError("the call ended before it was interrupted")
+"""

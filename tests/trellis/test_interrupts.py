@@ -1,7 +1,7 @@
 """Long calls can be interrupted."""
 
 import pytest
-from tools import run_python
+from tools import INTERRUPTED, run_python
 
 pytestmark = pytest.mark.serial
 
@@ -35,21 +35,6 @@ assert all(math.isclose(s.item(), expected, rel_tol=1e-6) for s in scores)
 assert math.isclose(graph.grad().weights_to_numpy().sum(), 9 * 20, rel_tol=1e-4)
 print("done")
 """
-TIMED = """
-def interrupted(call):
-    sent = []
-    def send():
-        sent.append(time.perf_counter())
-        os.kill(os.getpid(), signal.SIGINT)
-    timer = threading.Timer(0.3, send)
-    timer.start()
-    try:
-        call()
-    except KeyboardInterrupt:
-        return time.perf_counter() - sent[0]
-    timer.cancel()
-    raise AssertionError("the batch ended before it was interrupted")
-"""
 
 
 @pytest.mark.parametrize("first", ["", "import torch; torch.set_num_threads(2)"])
@@ -57,7 +42,7 @@ def test_a_long_batch_can_be_interrupted(first):
     if first:
         pytest.importorskip("torch")
     work = (
-        TIMED
+        INTERRUPTED
         + """
 long = 8 * products(128, 3000)
 for op in (ag.forward_score, ag.viterbi_path):
@@ -70,7 +55,7 @@ for op in (ag.forward_score, ag.viterbi_path):
 
 def test_a_long_backward_can_be_interrupted():
     work = (
-        TIMED
+        INTERRUPTED
         + """
 count, seconds = 8, 0.0
 while seconds < 0.8:
@@ -90,7 +75,7 @@ assert not graph.is_grad_available()
 
 def test_one_long_example_of_a_dense_graph_can_be_interrupted():
     work = (
-        TIMED
+        INTERRUPTED
         + """
 size = 600
 nodes = np.arange(size, dtype=np.int32)
