@@ -26,9 +26,11 @@ struct Function {
   PyObject* inner;  // nanobind's function
 };
 
-/// Of arcgrad._signatures: the exception for a call that does not fit, and the signature.
+/// Of arcgrad._signatures: the exception for a call that does not fit, the signature, and the
+/// documentation.
 PyObject* explain_call = nullptr;
 PyObject* find_signature = nullptr;
+PyObject* find_documentation = nullptr;
 /// types.MethodType: the stable ABI has no function that makes a bound method.
 PyObject* method_type = nullptr;
 
@@ -73,7 +75,7 @@ PyObject* get_attribute(PyObject* self, PyObject* name) {
 }
 
 PyObject* get_doc(PyObject* self, void*) {
-  return PyObject_GetAttrString(inner_of(self), "__doc__");
+  return PyObject_CallFunctionObjArgs(find_documentation, inner_of(self), nullptr);
 }
 
 PyObject* get_signature(PyObject* self, void*) {
@@ -155,12 +157,14 @@ void init_function(nb::module_& m) {
   method_type = nb::object(nb::module_::import_("types").attr("MethodType")).release().ptr();
   m.def(
       "set_explainers",
-      [](nb::object explain, nb::object signature) {
+      [](nb::object explain, nb::object signature, nb::object documentation) {
         explain_call = explain.release().ptr();
         find_signature = signature.release().ptr();
+        find_documentation = documentation.release().ptr();
       },
-      "explain"_a, "signature"_a,
-      "Sets the functions that explain a call that failed, and that find a signature.");
+      "explain"_a, "signature"_a, "documentation"_a,
+      "Sets the functions that explain a call that failed, and that find a signature and the "
+      "documentation.");
   m.def("wrap_function", &wrap_function, "inner"_a, "is_method"_a,
         "A function of this module with a signature and with clear errors.");
 }

@@ -22,19 +22,32 @@ copyright = author
 release = version = arcgrad.__version__
 
 extensions = [
-    "myst_parser",
+    "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+    "sphinx_design",
 ]
+# Pages with code cells are executed at build time; an error in a cell is an error of the build.
+nb_execution_mode = "force"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 60
+nb_merge_streams = True
+# Prompts and outputs of examples are not copied.
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 
 autodoc_member_order = "bysource"
-autodoc_typehints = "none"  # the signatures of the extension carry the types
+autodoc_typehints = "none"  # the descriptions name the types
 napoleon_use_rtype = False
 
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["graphs.css"]
 html_title = f"arcgrad {release}"
 
 api_pages.write(

@@ -72,6 +72,19 @@ def _join(annotations: Any) -> Any:
     return listed[0] if len(listed) == 1 else functools.reduce(operator.or_, listed)
 
 
+def find_documentation(function: Any) -> str:
+    """One signature for all overloads of a function of nanobind, and its description."""
+    signature = find_signature(function)
+    shown = [p for name, p in signature.parameters.items() if name != "self"]
+    text = re.sub(
+        r"\b(arcgrad\._core|collections\.abc|numpy|typing|os)\.",
+        "",
+        str(signature.replace(parameters=shown)),
+    )
+    texts = (inspect.cleandoc(text) for _, text, _ in function.__nb_signature__ if text)
+    return "\n\n".join([f"{function.__name__}{text}", *texts])
+
+
 def explain_call(
     function: Any, error: TypeError, args: list[Any], named: dict[str, Any]
 ) -> Exception | None:
@@ -159,5 +172,5 @@ def _wrap() -> None:
                 setattr(owner, name, staticmethod(function) if is_static else function)
 
 
-_core.set_explainers(explain_call, find_signature)
+_core.set_explainers(explain_call, find_signature, find_documentation)
 _wrap()
