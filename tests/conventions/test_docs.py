@@ -1,7 +1,12 @@
 """Guides name files that exist and show code that is in the tree; decisions are complete."""
 
+import importlib
 import re
 from pathlib import Path
+
+import pytest
+
+import arcgrad as ag
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -78,3 +83,18 @@ def test_a_decision_is_complete_and_listed():
             assert f"\n## {section}\n" in text, f"{path.name}: there is no section {section}"
         row = f"| [{number}]({path.name}) | {title[1]} | {date[1]} |"
         assert row in index, f"the index has no row {row}"
+
+
+def test_the_map_of_the_paper_names_what_exists():
+    paper = pytest.importorskip("arcgrad.recipes.paper")
+    text = (DOCS / "paper.md").read_text()
+    scope = {"ag": ag, "agt": importlib.import_module("arcgrad.torch"), "arcgrad": ag}
+    importlib.import_module("arcgrad.recipes.models")
+    names = set(re.findall(r"`((?:ag|agt|arcgrad\.recipes)\.[\w.]+)`", text))
+    assert len(names) > 40
+    for name in names:
+        eval(name, scope)
+    for path in re.findall(r"`((?:\w+/)+\w+\.py)`", text):
+        assert any((ROOT / folder / path).is_file() for folder in (".", "tests")), path
+    commands = set(re.findall(r"`arcgrad reproduce (\w+)`", text))
+    assert commands == set(paper.PAPER_TABLES)

@@ -364,8 +364,8 @@ _EVERY = ("letters", "digits", "iam", "librispeech", "wsj")
 
 #: The tables and figures, by their names on the command line.
 PAPER_TABLES: dict[str, PaperTable] = {
-    artefact.name: artefact
-    for artefact in (
+    table.name: table
+    for table in (
         PaperTable("table1", "Table 1: transitions and blanks", IMAGES, _of("table1"), _table1),
         PaperTable("table2", "Table 2: pruned bigrams", IMAGES, _of("table2"), _table2),
         PaperTable("table3", "Table 3: a convolution of graphs", IMAGES, _of("table3"), _table3),
