@@ -85,7 +85,7 @@ def test_two_nodes_without_the_twins_property_are_named():
         [(0, 1, 5, 5, 0.0), (0, 2, 5, 5, 0.0), (1, 1, 1, 1, -2.0), (2, 2, 1, 1, -1.0)],
     )
     with pytest.raises(
-        ValueError, match=r"determinize: the scores of nodes 1 and 2 must differ by"
+        ValueError, match=r"determinize: the scores of nodes 1 and 2 of the graph must differ by"
     ):
         ag.determinize(graph, max_nodes=100)
 

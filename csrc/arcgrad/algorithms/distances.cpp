@@ -92,20 +92,30 @@ class DistancesRule final : public Rule {
 
 }  // namespace
 
+std::unique_ptr<Rule> make_distances_rule(const char* op, const Graph& graph, Distances distances) {
+  auto rule = std::make_unique<DistancesRule>(
+      std::make_shared<const Distances>(std::move(distances)), graph.snapshot());
+  rule->op = op;
+  return rule;
+}
+
+TopologyPtr distances_topology(int64_t size) {
+  Arrays arrays{2, {0}, {1}, {}, {}, {}, {}};
+  arrays.src.assign(static_cast<size_t>(size), 0);
+  arrays.dst.assign(static_cast<size_t>(size), 1);
+  arrays.ilabel.resize(static_cast<size_t>(size));
+  std::iota(arrays.ilabel.begin(), arrays.ilabel.end(), 0);
+  return std::make_shared<Topology>(std::move(arrays));
+}
+
 Graph record_distances(const char* op, const Graph& graph, Distances distances, DType dtype) {
   Buffer<double> scores;
   for (int32_t n : distances.nodes) scores.push_back(distances.scores.score(n));
-  Arrays arrays{2, {0}, {1}, {}, {}, {}, {}};
-  arrays.src.assign(scores.size(), 0);
-  arrays.dst.assign(scores.size(), 1);
-  arrays.ilabel.resize(scores.size());
-  std::iota(arrays.ilabel.begin(), arrays.ilabel.end(), 0);
+  TopologyPtr topology = distances_topology(std::ssize(scores));
   std::unique_ptr<Rule> rule;
-  if (tracks(graph))
-    rule = std::make_unique<DistancesRule>(std::make_shared<const Distances>(std::move(distances)),
-                                           graph.snapshot());
-  return record(op, std::make_shared<Topology>(std::move(arrays)), Weights::from(scores, dtype),
-                {&graph, 1}, std::move(rule));
+  if (tracks(graph)) rule = make_distances_rule(op, graph, std::move(distances));
+  return record(op, std::move(topology), Weights::from(scores, dtype), {&graph, 1},
+                std::move(rule));
 }
 
 }  // namespace arcgrad

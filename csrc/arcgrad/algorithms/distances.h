@@ -1,6 +1,8 @@
 #pragma once
 
-// Ops whose outputs are path scores of nodes: shortest_distance and the closures of remove.
+// Ops whose outputs are path scores of nodes: shortest_distance, and parts of other ops.
+
+#include <memory>
 
 #include "arcgrad/algorithms/path_scores.h"
 #include "arcgrad/autograd/arc_map.h"
@@ -17,8 +19,14 @@ struct Distances {
   Column nodes;
 };
 
-/// Records an op whose outputs are distances: a graph of two nodes with one arc per entry of
-/// `distances.nodes`, labelled 0, 1, 2, ...
+/// The rule of an op whose outputs are distances.
+std::unique_ptr<Rule> make_distances_rule(const char* op, const Graph& graph, Distances distances);
+
+/// Two nodes with `size` arcs between them, labelled 0, 1, 2, ...
+TopologyPtr distances_topology(int64_t size);
+
+/// Records an op whose outputs are distances: distances_topology with one arc per entry of
+/// `distances.nodes`.
 Graph record_distances(const char* op, const Graph& graph, Distances distances, DType dtype);
 
 }  // namespace arcgrad

@@ -1,0 +1,567 @@
+#include "arcgrad/algorithms/subset_construction.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <utility>
+
+#include "arcgrad/algorithms/connect.h"
+#include "arcgrad/algorithms/distances.h"
+#include "arcgrad/runtime/error.h"
+#include "arcgrad/runtime/interrupt_poll.h"
+
+// Weighted determinization (Mohri 1997, "Finite-state transducers in language and speech
+// processing") and disambiguation (Mohri and Riley 2015, "On the disambiguation of weighted
+// automata"), on pairs of labels.
+//
+// A node of the result is a subset: the nodes that the paths of a string reach, each with its
+// residual, the score u of these paths divided by a norm (scores are divided by subtraction).
+// Strings with the same nodes and residuals lead to the same subset. With u(S, q) the score of the
+// paths to q, and T the subset after a label,
+//     u(T, d) = sum over q in S and arcs (q, d) with the label of u(S, q) * weight.
+//
+// To determinize, the norm is the sum of all u, and the arc (S, T) has the weight norm(T) /
+// norm(S).
+//
+// To disambiguate, a node of the result is a node q, its focus, and the subset of the nodes that
+// equal strings reach and that have a common future with q; the norm is u(S, q). Every path to q
+// has a copy, and one is kept: the arc to d is kept if q is the least node of the subset that has
+// such an arc, and q accepts if it is the least that accepts. So the last node of a string, and
+// then each node before it, is determined.
+//
+// Subsets are found with plain numbers. For the gradient, a forest has a copy of each node of each
+// subset, connected along the string that led to the subset first; the u are the path scores of the
+// copies. A subset of one node begins a new tree, since its residual is always one.
+//
+// Cost: O(arcs of the subsets, sorted); the result may be exponentially larger than the graph.
+
+namespace arcgrad {
+namespace {
+
+/// The paths that lead to the copies of nodes, and how the weights of the result are computed from
+/// their scores: arc k has the weight of arc direct[k] plus score plus[k] minus score minus[k],
+/// where -1 is none.
+struct Forest {
+  int32_t num_nodes = 0;
+  Column src, dst, arcs;  // for each arc: copies, and the arc of the graph, or -1 for weight one
+  Column sources, targets;
+  Column direct, plus, minus;
+
+  int32_t add_source() {
+    sources.push_back(num_nodes);
+    return num_nodes++;
+  }
+  void add_arc(int32_t from, int32_t to, int32_t arc) {
+    src.push_back(from);
+    dst.push_back(to);
+    arcs.push_back(arc);
+  }
+  /// The index of a new output, the score of a copy.
+  int32_t add_target(int32_t copy) {
+    targets.push_back(copy);
+    return static_cast<int32_t>(targets.size()) - 1;
+  }
+};
+
+/// The gradient by the path scores of the forest, which are computed when it is first needed.
+class ForestRule final : public Rule {
+ public:
+  ForestRule(const char* name, Forest forest, Graph graph, Semiring semiring)
+      : name_(name),
+        graph_(std::move(graph)),
+        semiring_(semiring),
+        direct_(ArcMap::gather(std::move(forest.direct)).transpose()),
+        plus_(ArcMap::gather(std::move(forest.plus)).transpose()),
+        minus_(ArcMap::gather(std::move(forest.minus)).transpose()),
+        forest_(std::move(forest)) {}
+
+  void add(std::span<const Weights> deltas, std::span<Gradient* const> grads) const override {
+    Weights scores = Weights::zeros(num_scores(), DType::float64);
+    plus_.apply(deltas[0], scores, 1.0);
+    minus_.apply(deltas[0], scores, -1.0);
+    distances().add({&scores, 1}, grads);
+    direct_.apply(deltas[0], grads[0]->sum(), 1.0);
+  }
+  std::vector<Graph> record(std::span<const Graph> deltas,
+                            const std::vector<bool>& wanted) const override {
+    const Rule& rule = distances();
+    const Graph scores =
+        record_moves(op, distances_topology(num_scores()),
+                     {{record_cast(deltas[0], DType::float64), plus_}, {deltas[0], minus_, -1.0}});
+    const std::vector<Graph> grads = rule.record({&scores, 1}, wanted);
+    return {record_moves(op, graph_.topology_ptr(),
+                         {{grads[0], ArcMap::identity()}, {deltas[0], direct_}})};
+  }
+
+ private:
+  int64_t num_scores() const { return std::ssize(forest_.targets); }
+  const Rule& distances() const {
+    once_.call([&] {
+      Arrays arrays;
+      arrays.num_nodes = forest_.num_nodes;
+      arrays.src = forest_.src;
+      arrays.dst = forest_.dst;
+      arrays.ilabel.assign(forest_.arcs.size(), kEpsilon);
+      Weights weights = Weights::zeros(std::ssize(forest_.arcs), DType::float64);
+      ArcMap::gather(forest_.arcs).apply(graph_.weights(), weights, 1.0);
+      PathScores scores(std::make_shared<Topology>(std::move(arrays)), weights, forest_.sources,
+                        {.op = name_,
+                         .semiring = semiring_,
+                         .keep = true,
+                         .targets = forest_.targets,
+                         .exact_sums = true});
+      distances_ =
+          make_distances_rule(name_, graph_, {std::move(scores), forest_.arcs, forest_.targets});
+    });
+    return *distances_;
+  }
+
+  const char* name_;
+  Graph graph_;
+  Semiring semiring_;
+  ArcMap direct_, plus_, minus_;
+  Forest forest_;
+  mutable ForkSafeOnce once_;
+  mutable std::unique_ptr<Rule> distances_;
+};
+
+/// A node of a subset.
+struct Element {
+  int32_t node;
+  int32_t copy;  // its copy in the forest
+  double level;  // its residual, rounded so that equal residuals are found
+  double residual;
+};
+
+/// A node of the result.
+struct Subset {
+  size_t begin, size = 0;  // of its elements
+  int32_t focus = -1;      // the index of its focus, or -1
+  int32_t norm = -1;       // the score of the forest that is its norm, or -1 for one
+  bool is_normed = true;   // false for several start nodes, whose residuals are one
+  int32_t parent = -1;     // the subset from which it was reached first, or -1
+  uint32_t hash = 0;
+};
+
+class SubsetConstruction {
+ public:
+  SubsetConstruction(const Graph& graph, const LabelCodes& codes, const SubsetOptions& options)
+      : graph_(graph),
+        topology_(graph.topology()),
+        weights_(graph.weights()),
+        codes_(codes),
+        options_(options),
+        keeps_forest_(tracks(graph)),
+        // Residuals that differ by rounding errors only are the same.
+        levels_(graph.dtype() == DType::float32 ? std::ldexp(1.0, 20) : std::ldexp(1.0, 36)),
+        alone_(static_cast<size_t>(topology_.num_nodes()), -1),
+        cells_(1024, -1) {}
+
+  /// Returns false if there are too many nodes.
+  bool run() {
+    add_start();
+    for (int32_t s = 0; s < num_subsets() && !is_too_large_; ++s) expand(s);
+    return !is_too_large_;
+  }
+
+  Graph record() && {
+    arrays_.num_nodes = num_subsets();
+    if (has_weighted_end_) {
+      // Strings that end with a weight end at the last node, whose id is known only now.
+      const int32_t last = arrays_.num_nodes++;
+      for (int32_t& n : arrays_.dst) n = n < 0 ? last : n;
+      arrays_.accept.push_back(last);
+    }
+    if (arrays_.ilabel == arrays_.olabel) arrays_.olabel.clear();
+    std::unique_ptr<Rule> rule;
+    if (keeps_forest_)
+      rule = std::make_unique<ForestRule>(options_.op, std::move(forest_), graph_.snapshot(),
+                                          options_.semiring);
+    const Graph out =
+        arcgrad::record(options_.op, std::make_shared<Topology>(std::move(arrays_)),
+                        Weights::from(values_, graph_.dtype()), {&graph_, 1}, std::move(rule));
+    if (!has_impossible_ || !connected(out.topology()).topology) return out;
+    const Connected& kept = connected(out.topology());
+    return record_moves(options_.op, kept.topology, {{out, ArcMap::gather(kept.arcs)}});
+  }
+
+ private:
+  /// An arc that leaves an element of a subset. They are sorted by label, destination and index.
+  struct ElementArc {
+    uint64_t key;  // code << 32 | destination
+    int32_t index;
+    int32_t arc;
+    int32_t element;  // index in here_
+    double score;
+
+    uint32_t code() const { return static_cast<uint32_t>(key >> 32); }
+    int32_t dst() const { return static_cast<int32_t>(key); }
+    bool operator<(const ElementArc& other) const {
+      return key != other.key ? key < other.key : index < other.index;
+    }
+  };
+  /// A node of the next subset, and the arcs [begin, end) that lead to it.
+  struct Member {
+    int32_t node;
+    size_t begin, end;
+    double score;
+  };
+
+  bool disambiguates() const { return static_cast<bool>(options_.have_common_future); }
+  int32_t num_subsets() const { return static_cast<int32_t>(subsets_.size()); }
+  std::span<const Element> elements(int32_t subset) const {
+    return std::span(elements_).subspan(subsets_[subset].begin, subsets_[subset].size);
+  }
+  double sum(double a, double b) const {
+    return options_.semiring == Semiring::log ? logadd(a, b) : std::max(a, b);
+  }
+  double level(double residual) const { return std::nearbyint(residual * levels_) + 0.0; }
+
+  void add_start() {
+    const auto start = topology_.start();
+    if (start.empty()) return;
+    Column copies;
+    for (size_t i = 0; i < start.size(); ++i)
+      copies.push_back(keeps_forest_ ? forest_.add_source() : -1);
+    if (!disambiguates()) {
+      for (size_t i = 0; i < start.size(); ++i) elements_.push_back({start[i], copies[i], 0, 0.0});
+      add_subset({.begin = 0, .is_normed = start.size() == 1});
+      arrays_.start.push_back(0);
+      return;
+    }
+    for (size_t focus = 0; focus < start.size(); ++focus) {
+      const size_t begin = elements_.size();
+      int32_t index = 0;
+      for (size_t i = 0; i < start.size(); ++i) {
+        if (i == focus) index = static_cast<int32_t>(elements_.size() - begin);
+        if (i == focus || options_.have_common_future(start[focus], start[i]))
+          elements_.push_back({start[i], copies[i], 0, 0.0});
+      }
+      arrays_.start.push_back(num_subsets());
+      add_subset({.begin = begin, .focus = index});
+    }
+  }
+
+  /// Adds the elements at the end as a subset.
+  int32_t add_subset(Subset subset) {
+    if (num_subsets() + (has_weighted_end_ ? 1 : 0) >= options_.max_nodes) {
+      if (!options_.may_fail) fail_size(subset.parent, subset.begin);
+      is_too_large_ = true;
+    }
+    const auto id = num_subsets();
+    subset.size = elements_.size() - subset.begin;
+    if (subset.size == 1 && subset.is_normed) {
+      alone_[elements_.back().node] = id;
+    } else {
+      subset.hash = hash(subset.begin, subset.focus);
+      if (2 * (num_hashed_ + 1) > cells_.size()) grow();
+      size_t cell = subset.hash & (cells_.size() - 1);
+      while (cells_[cell] >= 0) cell = (cell + 1) & (cells_.size() - 1);
+      cells_[cell] = id;
+      ++num_hashed_;
+    }
+    subsets_.push_back(subset);
+    return id;
+  }
+
+  uint32_t hash(size_t begin, int32_t focus) const {
+    uint64_t out = static_cast<uint64_t>(focus);
+    for (size_t i = begin; i < elements_.size(); ++i)
+      for (const uint64_t part :
+           {static_cast<uint64_t>(elements_[i].node), std::bit_cast<uint64_t>(elements_[i].level)})
+        out = (std::rotl(out, 29) ^ part) * 0x9e3779b97f4a7c15u;
+    return static_cast<uint32_t>(out >> 32);
+  }
+  void grow() {
+    Column old(2 * cells_.size(), -1);
+    old.swap(cells_);
+    for (const int32_t id : old) {
+      if (id < 0) continue;
+      size_t cell = subsets_[id].hash & (cells_.size() - 1);
+      while (cells_[cell] >= 0) cell = (cell + 1) & (cells_.size() - 1);
+      cells_[cell] = id;
+    }
+  }
+  /// The subset with the nodes and residuals of the elements from `begin` on, or -1.
+  int32_t find_subset(size_t begin, int32_t focus) const {
+    const auto wanted = std::span(elements_).subspan(begin);
+    const uint32_t key = hash(begin, focus);
+    for (size_t cell = key & (cells_.size() - 1); cells_[cell] >= 0;
+         cell = (cell + 1) & (cells_.size() - 1)) {
+      const int32_t id = cells_[cell];
+      if (subsets_[id].hash == key && subsets_[id].focus == focus &&
+          std::ranges::equal(elements(id), wanted, [](const Element& a, const Element& b) {
+            return a.node == b.node && a.level == b.level;
+          }))
+        return id;
+    }
+    return -1;
+  }
+
+  void expand(int32_t subset) {
+    const Adjacency& out = topology_.out();
+    here_.assign(elements(subset).begin(), elements(subset).end());
+    arcs_out_.clear();
+    bool is_sorted = true;
+    dispatch(weights_.dtype(), [&](auto kind) {
+      const auto* weight = weights_.view<decltype(kind)>().data();
+      int32_t index = 0;
+      for (size_t i = 0; i < here_.size(); ++i) {
+        const Element& e = here_[i];
+        for (int32_t k = out.offset[e.node]; k < out.offset[e.node + 1]; ++k) {
+          const int32_t a = out.arc(k);
+          const double w = weight[a];
+          if (w == kNegInf) {
+            has_impossible_ = true;
+            continue;
+          }
+          const uint64_t key = uint64_t{codes_[a]} << 32 | static_cast<uint32_t>(out.node[k]);
+          is_sorted &= arcs_out_.empty() || arcs_out_.back().key <= key;
+          arcs_out_.push_back({key, index++, a, static_cast<int32_t>(i), e.residual + w});
+        }
+      }
+    });
+    poll_(1 + std::ssize(arcs_out_));
+    if (!is_sorted) std::ranges::sort(arcs_out_, std::less());
+    size_t next = 0;
+    while (next < arcs_out_.size() && arcs_out_[next].code() == 0) ++next;
+    end(subset, next);
+    while (next < arcs_out_.size() && !is_too_large_) {
+      const size_t begin = next;
+      while (next < arcs_out_.size() && arcs_out_[next].code() == arcs_out_[begin].code()) ++next;
+      if (disambiguates())
+        advance_focus(subset, begin, next);
+      else
+        advance_all(subset, begin, next);
+    }
+  }
+
+  /// Lets paths end in a subset. The first `num_epsilon` arcs are epsilon arcs to accept nodes that
+  /// no arc leaves.
+  void end(int32_t subset, size_t num_epsilon) {
+    const Subset& here = subsets_[subset];
+    size_t num_accept = 0;
+    auto first = static_cast<int32_t>(here_.size());
+    double value = kNegInf;
+    for (size_t i = 0; i < here_.size(); ++i)
+      if (topology_.is_accept(here_[i].node)) {
+        ++num_accept;
+        first = std::min(first, static_cast<int32_t>(i));
+        value = sum(value, here_[i].residual);
+      }
+    for (size_t i = 0; i < num_epsilon; ++i) {
+      first = std::min(first, arcs_out_[i].element);
+      value = sum(value, arcs_out_[i].score);
+    }
+    if (num_accept + num_epsilon == 0) return;
+    if (disambiguates() && first != here.focus) return;
+    const bool has_weight =
+        num_epsilon > 0 ||
+        (disambiguates() ? num_accept > 1 : num_accept < here_.size() || !here.is_normed);
+    if (!has_weight) {
+      arrays_.accept.push_back(subset);
+      return;
+    }
+    if (!has_weighted_end_ && num_subsets() >= options_.max_nodes) {
+      if (!options_.may_fail) fail_size(-1, elements_.size());
+      is_too_large_ = true;
+    }
+    has_weighted_end_ = true;
+    if (here_.size() == 1 && num_accept == 0 && num_epsilon == 1)
+      return add_arc(subset, -1, 0, value, arcs_out_[0].arc, -1);
+    if (!keeps_forest_) return add_arc(subset, -1, 0, value, -1, -1);
+    const int32_t copy = forest_.num_nodes++;
+    for (const Element& e : here_)
+      if (topology_.is_accept(e.node)) forest_.add_arc(e.copy, copy, -1);
+    for (size_t i = 0; i < num_epsilon; ++i)
+      forest_.add_arc(here_[arcs_out_[i].element].copy, copy, arcs_out_[i].arc);
+    add_arc(subset, -1, 0, value, -1, forest_.add_target(copy));
+  }
+
+  /// Adds the arc of a deterministic graph for the arcs [begin, end), which have one label.
+  void advance_all(int32_t subset, size_t begin, size_t end) {
+    const ElementArc& only = arcs_out_[begin];
+    if (end - begin == 1 && here_.size() == 1 && subsets_[subset].is_normed) {
+      const int32_t to = find_or_add_alone(subset, only.dst());
+      return add_arc(subset, to, only.code(), only.score, only.arc, -1);
+    }
+    const double total = gather(begin, end);
+    if (members_.size() == 1) {
+      const int32_t to = find_or_add_alone(subset, only.dst());
+      return add_sum(subset, to, begin, end, total);
+    }
+    const size_t first = elements_.size();
+    for (const Member& m : members_) add_element(m, total);
+    if (const int32_t to = find_subset(first, -1); to >= 0) {
+      elements_.resize(first);
+      return add_sum(subset, to, begin, end, total);
+    }
+    int32_t norm = -1;
+    if (keeps_forest_) {
+      const int32_t copy = forest_.num_nodes++;
+      for (size_t m = 0; m < members_.size(); ++m)
+        forest_.add_arc(add_copy(first + m, members_[m]), copy, -1);
+      norm = forest_.add_target(copy);
+    }
+    const uint32_t code = only.code();
+    const int32_t to = add_subset({.begin = first, .norm = norm, .parent = subset});
+    add_arc(subset, to, code, total, -1, norm);
+  }
+
+  /// Adds the arcs of an unambiguous graph for the arcs [begin, end), which have one label.
+  void advance_focus(int32_t subset, size_t begin, size_t end) {
+    gather(begin, end);
+    const uint32_t code = arcs_out_[begin].code();
+    const int32_t focus = subsets_[subset].focus;
+    for (size_t f = 0; f < members_.size(); ++f) {
+      const Member& centre = members_[f];
+      if (arcs_out_[centre.begin].element != focus) continue;
+      const size_t first = elements_.size();
+      int32_t index = 0;
+      for (size_t m = 0; m < members_.size(); ++m) {
+        if (m == f) index = static_cast<int32_t>(elements_.size() - first);
+        if (m == f || options_.have_common_future(centre.node, members_[m].node)) {
+          add_element(members_[m], centre.score);
+          elements_.back().copy = static_cast<int32_t>(m);
+        }
+      }
+      if (elements_.size() - first == 1) {
+        elements_.resize(first);
+        const int32_t to = find_or_add_alone(subset, centre.node);
+        add_sum(subset, to, centre.begin, centre.end, centre.score);
+        continue;
+      }
+      if (const int32_t to = find_subset(first, index); to >= 0) {
+        elements_.resize(first);
+        add_sum(subset, to, centre.begin, centre.end, centre.score);
+        continue;
+      }
+      int32_t norm = -1;
+      for (size_t i = first; i < elements_.size() && keeps_forest_; ++i) {
+        const int32_t copy = add_copy(i, members_[elements_[i].copy]);
+        if (i == first + static_cast<size_t>(index)) norm = forest_.add_target(copy);
+      }
+      const int32_t to =
+          add_subset({.begin = first, .focus = index, .norm = norm, .parent = subset});
+      add_arc(subset, to, code, centre.score, -1, norm);
+    }
+  }
+
+  /// Sets members_ for the arcs [begin, end), and returns the sum of their scores.
+  double gather(size_t begin, size_t end) {
+    members_.clear();
+    double total = kNegInf;
+    for (size_t i = begin; i < end; ++i) {
+      const ElementArc& arc = arcs_out_[i];
+      if (members_.empty() || members_.back().node != arc.dst())
+        members_.push_back({arc.dst(), i, i, kNegInf});
+      members_.back().end = i + 1;
+      members_.back().score = sum(members_.back().score, arc.score);
+      total = sum(total, arc.score);
+    }
+    return total;
+  }
+  void add_element(const Member& member, double norm) {
+    const double residual = member.score - norm;
+    elements_.push_back({member.node, -1, level(residual), residual});
+  }
+  /// The subset of one node.
+  int32_t find_or_add_alone(int32_t parent, int32_t node) {
+    if (alone_[node] >= 0) return alone_[node];
+    elements_.push_back({node, keeps_forest_ ? forest_.add_source() : -1, 0.0, 0.0});
+    return add_subset(
+        {.begin = elements_.size() - 1, .focus = disambiguates() ? 0 : -1, .parent = parent});
+  }
+  /// Adds to the forest the copy of an element to which the arcs of a member lead.
+  int32_t add_copy(size_t element, const Member& member) {
+    const int32_t copy = elements_[element].copy = forest_.num_nodes++;
+    for (size_t i = member.begin; i < member.end; ++i)
+      forest_.add_arc(here_[arcs_out_[i].element].copy, copy, arcs_out_[i].arc);
+    return copy;
+  }
+
+  /// Adds an arc whose weight is the sum of the arcs [begin, end).
+  void add_sum(int32_t src, int32_t dst, size_t begin, size_t end, double value) {
+    const uint32_t code = arcs_out_[begin].code();
+    if (end - begin == 1 && here_.size() == 1)
+      return add_arc(src, dst, code, value, arcs_out_[begin].arc, -1);
+    if (!keeps_forest_) return add_arc(src, dst, code, value, -1, -1);
+    const int32_t copy = forest_.num_nodes++;
+    for (size_t i = begin; i < end; ++i)
+      forest_.add_arc(here_[arcs_out_[i].element].copy, copy, arcs_out_[i].arc);
+    add_arc(src, dst, code, value, -1, forest_.add_target(copy));
+  }
+  /// Adds an arc with the weight of an arc of the graph, or with a score of the forest divided by
+  /// the norm of the subset.
+  void add_arc(int32_t src, int32_t dst, uint32_t code, double value, int32_t direct,
+               int32_t score) {
+    if (values_.size() == INT32_MAX) [[unlikely]]
+      require_size(options_.op, "arcs", std::ssize(values_) + 1);
+    arrays_.src.push_back(src);
+    arrays_.dst.push_back(dst);
+    arrays_.ilabel.push_back(codes_.ilabel(code));
+    arrays_.olabel.push_back(codes_.olabel(code));
+    values_.push_back(value);
+    if (!keeps_forest_) return;
+    forest_.direct.push_back(direct);
+    forest_.plus.push_back(score);
+    forest_.minus.push_back(direct >= 0 ? -1 : subsets_[src].norm);
+  }
+
+  /// Explains why there are more than max_nodes subsets. If the new one, which has the elements
+  /// from `begin` on and follows `parent`, has the nodes of an earlier one, a string leads back to
+  /// them, and has changed their residuals.
+  [[noreturn]] void fail_size(int32_t parent, size_t begin) const {
+    const auto last = std::span(elements_).subspan(begin);
+    for (int32_t s = parent; s >= 0; s = subsets_[s].parent) {
+      const auto before = elements(s);
+      if (!std::ranges::equal(before, last, {}, &Element::node, &Element::node)) continue;
+      for (size_t i = 1; i < last.size(); ++i)
+        if (last[i].level - last[0].level != before[i].level - before[0].level)
+          fail(options_.op, "the scores of nodes ", last[0].node, " and ", last[i].node, " of ",
+               options_.graph_name,
+               " must differ by the same amount whenever a string returns to both (twins "
+               "property), but they differ by ",
+               before[0].residual - before[i].residual, " and later by ",
+               last[0].residual - last[i].residual,
+               "; found after max_nodes = ", options_.max_nodes, " nodes");
+    }
+    fail(options_.op, "the result may have at most max_nodes = ", options_.max_nodes,
+         " nodes, but it has more; ", options_.graph_name, " has ", topology_.num_nodes());
+  }
+
+  const Graph& graph_;
+  const Topology& topology_;
+  const Weights weights_;
+  const LabelCodes& codes_;
+  const SubsetOptions& options_;
+  const bool keeps_forest_;
+  const double levels_;
+
+  Buffer<Element> elements_;
+  Buffer<Subset> subsets_;
+  // The subset of one node, for each node; all others are in a hash table with linear probing.
+  Column alone_, cells_;
+  size_t num_hashed_ = 0;
+  Forest forest_;
+  InterruptPoll poll_;
+  bool has_weighted_end_ = false, is_too_large_ = false;
+  bool has_impossible_ = false;  // whether arcs of weight -inf were left out
+  // The result.
+  Arrays arrays_;
+  Buffer<double> values_;
+  // Of the subset that is expanded.
+  Buffer<Element> here_;
+  Buffer<ElementArc> arcs_out_;
+  std::vector<Member> members_;
+};
+
+}  // namespace
+
+Graph construct_subsets(const Graph& graph, const LabelCodes& codes, const SubsetOptions& options) {
+  SubsetConstruction construction(graph, codes, options);
+  if (!construction.run()) return nullptr;
+  return std::move(construction).record();
+}
+
+}  // namespace arcgrad

@@ -1,0 +1,28 @@
+#pragma once
+
+// The subset construction with weights, for determinize and disambiguate.
+
+#include <functional>
+
+#include "arcgrad/algorithms/label_codes.h"
+#include "arcgrad/core/graph.h"
+#include "arcgrad/core/semiring.h"
+
+namespace arcgrad {
+
+struct SubsetOptions {
+  const char* op = "";
+  Semiring semiring = Semiring::log;
+  int64_t max_nodes = 0;
+  /// Empty to determinize. To disambiguate: whether some string leads from both nodes to an end.
+  std::function<bool(int32_t, int32_t)> have_common_future = nullptr;
+  /// Returns a null graph instead of an error if the result has more than max_nodes.
+  bool may_fail = false;
+  /// What errors call the graph, whose nodes they name.
+  const char* graph_name = "the graph";
+};
+
+/// Constructs subsets of a graph without epsilon arcs, except to accept nodes that no arc leaves.
+Graph construct_subsets(const Graph& graph, const LabelCodes& codes, const SubsetOptions& options);
+
+}  // namespace arcgrad
