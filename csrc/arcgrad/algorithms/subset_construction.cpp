@@ -40,7 +40,7 @@ namespace {
 
 /// The paths that lead to the copies of nodes, and how the weights of the result are computed from
 /// their scores: arc k has the weight of arc direct[k] plus score plus[k] minus score minus[k],
-/// where -1 is none.
+/// where -1 stands for no term.
 struct Forest {
   int32_t num_nodes = 0;
   Column src, dst, arcs;  // for each arc: copies, and the arc of the graph, or -1 for weight one
