@@ -45,6 +45,12 @@ std::optional<int64_t> to_int64(const char* op, const char* what, const Integer&
   return value;
 }
 
+int64_t to_count(const char* op, const Integer& n) {
+  const std::optional<int64_t> count = to_int64(op, "n", n);
+  if (!count) throw nb::type_error(text(op, ": n must be a whole number, but it is None").c_str());
+  return *count;
+}
+
 namespace {
 
 std::string kind_of(nb::handle array) { return show(array.attr("dtype").attr("kind")); }
@@ -376,6 +382,14 @@ std::shared_ptr<const void> hold(nb::handle object) {
             nb::gil_scoped_acquire acquire;
             delete held;
           }};
+}
+
+Graph to_graph_like(const char* op, const char* what, const Graph& like, nb::handle values) {
+  if (nb::isinstance<Graph>(values)) return nb::cast<Graph>(values).snapshot();
+  Weights weights = to_weights(op, values, like.dtype());
+  require(weights.size() == like.num_arcs(), op, what, " must have one entry per arc, ",
+          like.num_arcs(), " in all, but there are ", weights.size());
+  return {like.topology_ptr(), std::move(weights)};
 }
 
 std::optional<Weights> try_borrow_matrix(nb::handle values) {

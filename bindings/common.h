@@ -55,6 +55,8 @@ inline std::vector<Graph> snapshots(const Batch& batch) { return snapshots(batch
 std::optional<uint64_t> to_seed(const char* op, const Integer& seed);
 /// Nothing for None. Throws unless the number fits 64 bits.
 std::optional<int64_t> to_int64(const char* op, const char* what, const Integer& number);
+/// The number `n` of results. Throws unless it fits 64 bits.
+int64_t to_count(const char* op, const Integer& n);
 /// "log" or "tropical".
 Semiring to_semiring(const char* op, const std::string& name);
 /// float32 or float64, in any form that numpy.dtype() accepts.
@@ -104,6 +106,8 @@ Labels to_labels(const char* op, const char* what, nb::handle values, nb::handle
 /// A copy of an array-like of real numbers of any shape. Without `dtype`, float64 for arrays of
 /// floats of more than 32 bits, else float32.
 Weights to_weights(const char* op, nb::handle values, std::optional<DType> dtype);
+/// A graph as a snapshot, or weights as a graph of the structure and dtype of `like`.
+Graph to_graph_like(const char* op, const char* what, const Graph& like, nb::handle values);
 /// A matrix of float32 or float64 without a copy; nothing if `values` is something else.
 std::optional<Weights> try_borrow_matrix(nb::handle values);
 /// A two-dimensional float array, not copied.

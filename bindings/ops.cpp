@@ -4,6 +4,7 @@ namespace arcgrad::bindings {
 
 void init_ops(nb::module_& m) {
   init_score_ops(m);
+  init_distribution_ops(m);
   init_decoding_ops(m);
   init_graph_ops(m);
   init_reduction_ops(m);

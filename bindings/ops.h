@@ -10,6 +10,7 @@ namespace arcgrad::bindings {
 
 // One function per file of bindings.
 void init_score_ops(nb::module_& m);
+void init_distribution_ops(nb::module_& m);
 void init_decoding_ops(nb::module_& m);
 void init_graph_ops(nb::module_& m);
 void init_reduction_ops(nb::module_& m);

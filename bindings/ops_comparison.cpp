@@ -1,4 +1,4 @@
-// Bindings of comparison and sampling, with their documentation.
+// Bindings of comparison, with their documentation.
 
 #include "ops.h"
 
@@ -79,43 +79,6 @@ Raises:
 >>> ag.rand_equivalent(g, ag.chain_graph([0, 1]), seed=0)
 True
 )");
-  m.def(
-      "sample",
-      [](const Graph& graph, int64_t max_length, const Integer& seed) {
-        const Graph input = graph.snapshot();
-        const std::optional<uint64_t> number = to_seed("sample", seed);
-        return run_op("sample", [&] { return sample(input, max_length, number); });
-      },
-      "graph"_a, "max_length"_a = 1000, nb::kw_only(), "seed"_a = nb::none(), R"(
-A path drawn with probability exp(score - forward_score), as a chain graph.
-
-Args:
-    graph: A graph, or a list of graphs; element i of a list is drawn with ``seed`` + i.
-    max_length: The largest number of arcs.
-    seed: Makes the path repeatable; a whole number between 0 and 2**64 - 1.
-
-Raises:
-    ValueError: If no path is accepted, the drawn path is too long, the seed is out of range, or as
-        :func:`forward_score`.
-
-Gradient: each arc of the path passes its gradient to the arc it came from.
-
->>> import arcgrad as ag
->>> ag.sample(ag.linear_graph(3, 2), seed=0).num_arcs()
-3
-)");
-  m.def(
-      "sample",
-      [](const std::vector<Graph>& graphs, int64_t max_length, const Integer& seed) {
-        const std::vector<Graph> inputs = snapshots(graphs);
-        const std::optional<uint64_t> first = to_seed("sample", seed);
-        return run_op("sample", [&] {
-          return map_batch("sample", inputs.size(), [&](size_t i) {
-            return sample(inputs[i], max_length, first ? std::optional(*first + i) : first);
-          });
-        });
-      },
-      "graph"_a, "max_length"_a = 1000, nb::kw_only(), "seed"_a = nb::none());
 }
 
 }  // namespace arcgrad::bindings

@@ -14,13 +14,6 @@ Pruning to_pruning(double beam, std::optional<int64_t> max_active,
   return pruning;
 }
 
-/// The number of best paths.
-int64_t to_count(const Integer& n) {
-  const std::optional<int64_t> count = to_int64("best_paths", "n", n);
-  if (!count) throw nb::type_error("best_paths: n must be a whole number, but it is None");
-  return *count;
-}
-
 }  // namespace
 
 void init_decoding_ops(nb::module_& m) {
@@ -91,7 +84,7 @@ followed, independent of the size of the graph. Once per call, O(nodes + arcs) o
       "best_paths",
       [](const Graph& graph, const Integer& n, Flag unique) {
         const Graph input = graph.snapshot();
-        const int64_t count = to_count(n);
+        const int64_t count = to_count("best_paths", n);
         return run_op("best_paths", [&] { return best_paths(input, count, unique); });
       },
       "graph"_a, "n"_a, nb::kw_only(), "unique"_a = false, R"(
@@ -130,7 +123,7 @@ one of the n best paths.
       "best_paths",
       [](const std::vector<Graph>& graphs, const Integer& n, Flag unique) {
         const std::vector<Graph> inputs = snapshots(graphs);
-        const int64_t count = to_count(n);
+        const int64_t count = to_count("best_paths", n);
         return run_op("best_paths", [&] { return best_paths(inputs, count, unique); });
       },
       "graph"_a, "n"_a, nb::kw_only(), "unique"_a = false);

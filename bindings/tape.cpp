@@ -17,16 +17,6 @@ std::vector<Graph> gradients(const Batch& outputs, const std::vector<Graph>& inp
   return run_op("grad", [&] { return grad(roots, leaves, seeds, create_graph); });
 }
 
-/// A vector of hvp: a graph, or weights for a graph with the topology of `like`.
-Graph to_vector(const Graph& like, nb::handle vector) {
-  if (nb::isinstance<Graph>(vector)) return nb::cast<Graph>(vector).snapshot();
-  Weights weights = to_weights("hvp", vector, like.dtype());
-  require(weights.size() == like.num_arcs(), "hvp",
-          "a vector must have one entry per arc of its input, ", like.num_arcs(),
-          " in all, but it has ", weights.size());
-  return {like.topology_ptr(), std::move(weights)};
-}
-
 std::vector<Graph> hessian_products(const Batch& outputs, const std::vector<Graph>& inputs,
                                     const std::vector<Graph>& vectors) {
   const std::vector<Graph> roots = snapshots(outputs), leaves = snapshots(inputs);
@@ -111,7 +101,8 @@ False
   m.def(
       "hvp",
       [](const Batch& outputs, const Graph& inputs, nb::object vectors) {
-        return hessian_products(outputs, {inputs}, {to_vector(inputs, vectors)})[0];
+        return hessian_products(outputs, {inputs},
+                                {to_graph_like("hvp", "a vector", inputs, vectors)})[0];
       },
       "outputs"_a, "inputs"_a, "vectors"_a, R"(
 The exact product of the Hessian of the sum of outputs with a vector, at about twice the cost of a
@@ -138,7 +129,7 @@ Returns:
                 inputs.size(), " in all, but there are ", nb::len(vectors));
         std::vector<Graph> graphs;
         for (size_t i = 0; i < inputs.size(); ++i)
-          graphs.push_back(to_vector(inputs[i], nb::object(vectors[i])));
+          graphs.push_back(to_graph_like("hvp", "a vector", inputs[i], nb::object(vectors[i])));
         return hessian_products(outputs, inputs, graphs);
       },
       "outputs"_a, "inputs"_a, "vectors"_a);

@@ -35,6 +35,18 @@ Graph shortest_distance(const Graph& graph, bool reverse = false,
 Graph arc_posteriors(const Graph& graph, Semiring semiring = Semiring::log);
 Graph arc_posteriors(const Graph& product, const Graph& wrt, Semiring semiring = Semiring::log);
 
+// Distributions
+// A path of a graph has the probability exp(score - forward_score).
+/// The expected sum of the weights of `costs` along a path. Both graphs have the same structure.
+Graph expected(const Graph& graph, const Graph& costs);
+Graph entropy(const Graph& graph);
+Graph kl_divergence(const Graph& p, const Graph& q);
+Graph sample(const Graph& graph, int64_t max_length = 1000,
+             std::optional<uint64_t> seed = std::nullopt);
+/// `n` independent paths.
+std::vector<Graph> sample(const Graph& graph, int64_t n, int64_t max_length,
+                          std::optional<uint64_t> seed);
+
 // Products
 Graph compose(const Graph& first, const Graph& second,
               std::optional<int64_t> max_arcs = std::nullopt);
@@ -85,14 +97,12 @@ Graph prune(const Graph& graph, double threshold, Semiring semiring = Semiring::
 Graph arc_sort(const Graph& graph, bool olabel = false);
 Graph top_sort(const Graph& graph);
 
-// Comparison and sampling
+// Comparison
 bool is_deterministic(const Graph& graph);
 bool equal(const Graph& a, const Graph& b);
 bool isomorphic(const Graph& a, const Graph& b);
 bool rand_equivalent(const Graph& a, const Graph& b, int64_t num_samples = 100, double tol = 1e-4,
                      int64_t max_length = 1000, std::optional<uint64_t> seed = std::nullopt,
                      Semiring semiring = Semiring::log);
-Graph sample(const Graph& graph, int64_t max_length = 1000,
-             std::optional<uint64_t> seed = std::nullopt);
 
 }  // namespace arcgrad

@@ -321,7 +321,8 @@ def test_wrong_dtypes():
 
 
 def test_wrong_sample_arguments(graph):
-    assert_format(refuse(ag.sample, graph, -1, seed=0), "sample", -1)
+    assert_format(refuse(ag.sample, graph, -1, seed=0), "sample", "n must", -1)
+    assert_format(refuse(ag.sample, graph, max_length=-1), "sample", "max_length", -1)
     for options in ({"seed": "a"}, {"seed": 1.5}, {"max_length": "a"}):
         with pytest.raises(TypeError):
             ag.sample(graph, **options)

@@ -73,7 +73,10 @@ def with_lists(op):
 
 
 def with_slots(op):
-    several_inputs = {"add", "subtract", "compose", "intersect", "union", "concat"}
+    several_inputs = {
+        *("add", "subtract", "compose", "intersect", "union", "concat"),
+        *("expected", "kl_divergence"),
+    }
     return op.name in several_inputs and op.slots
 
 

@@ -81,9 +81,9 @@ def test_rejects_a_graph_without_a_path():
 
 def test_rejects_a_path_longer_than_the_limit():
     graph = ag.chain_graph([0] * 10)
-    assert ag.sample(graph, 10, seed=0).num_arcs() == 10
+    assert ag.sample(graph, max_length=10, seed=0).num_arcs() == 10
     with pytest.raises(ValueError, match=r"sample: .*max_length.*, but .* 9"):
-        ag.sample(graph, 9, seed=0)
+        ag.sample(graph, max_length=9, seed=0)
 
 
 def test_rejects_a_divergent_cycle():

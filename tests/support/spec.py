@@ -20,6 +20,7 @@ from strategies import (
     acceptors,
     closable,
     convergent,
+    deterministic,
     distinct,
     emissions,
     graphs,
@@ -367,6 +368,32 @@ def expected_counts(graph: ag.Graph) -> list[float]:
     return [math.exp(value - log_sum) if value > -math.inf else 0.0 for value in values]
 
 
+def expected(found: list[Path], costs: list[Path]) -> float:
+    log_sum = LOG.reduce([score(path) for path in found])
+    return sum(
+        math.exp(score(path) - log_sum) * score(cost)
+        for path, cost in zip(found, costs, strict=True)
+        if score(path) != -math.inf
+    )
+
+
+def entropy(found: list[Path]) -> float:
+    return float(LOG.reduce([score(path) for path in found])) - expected(found, found)
+
+
+def entropy_of_counts(graph: ag.Graph) -> float:
+    """The entropy of the paths of a graph with cycles."""
+    counted = zip(expected_counts(graph), graph.weights_to_list(), strict=True)
+    return total(graph) - sum(count * weight for count, weight in counted if count)
+
+
+def kl_divergence(p: Language, q: Language) -> float:
+    if not p.keys() <= q.keys():
+        return math.inf
+    ratio = forward_score(q) - forward_score(p)
+    return sum(math.exp(p[s] - forward_score(p)) * (p[s] - q[s] + ratio) for s in p)
+
+
 # Some best path visits no node twice.
 
 
@@ -394,6 +421,16 @@ def remove(found: list[Path], ilabel: int, olabel: int, plus=LOG) -> Language:
 def sample(found: list[Path]) -> list[list[tuple[int, int, float]]]:
     """The paths that may be drawn."""
     return [trace(path) for path in found if score(path) != -math.inf]
+
+
+class Samples:
+    """All lists of paths that may be drawn."""
+
+    def __init__(self, found: list[Path]):
+        self.possible = sample(found)
+
+    def __contains__(self, drawn: list[list[tuple[int, int, float]]]) -> bool:
+        return len(drawn) == 3 and all(path in self.possible for path in drawn)
 
 
 # The meaning of the ops on arcs
@@ -514,7 +551,13 @@ on_tropical_strings = {
 }
 on_arcs = {"view": table, "read": table}
 no_tape = {"view": same, "gradient": False, "second_order": False, "batch": False}
-possible = graphs().filter(lambda graph: best(paths(graph)) is not None)
+
+
+def has_path(graph):
+    return best(paths(graph)) is not None
+
+
+possible = graphs().filter(has_path)
 
 OPS = [
     # Scores
@@ -645,6 +688,71 @@ OPS = [
         partial(language, plus=TROPICAL),
         read=weight_list,
         batch=False,
+    ),
+    # Distributions
+    Op(
+        "expected",
+        ag.expected,
+        expected,
+        same_structure(graphs()).filter(lambda two: has_path(two[0])),
+        view=paths,
+        read=item,
+    ),
+    Op("entropy", ag.entropy, entropy, one(possible), view=paths, read=item),
+    Op(
+        "entropy",
+        ag.entropy,
+        same,
+        one(convergent().filter(lambda graph: total(graph) > -math.inf)),
+        "cyclic",
+        entropy_of_counts,
+        item,
+    ),
+    *(
+        Op(
+            "kl_divergence",
+            ag.kl_divergence,
+            kl_divergence,
+            inputs.filter(lambda two: has_path(two[0])),
+            kind,
+            read=item,
+        )
+        for kind, inputs in (
+            ("", two(deterministic())),
+            ("same structure", same_structure(deterministic())),
+        )
+    ),
+    Op(
+        "sample",
+        partial(ag.sample, seed=7),
+        sample,
+        one(possible),
+        view=paths,
+        read=chain,
+        batch=False,
+        one_of=True,
+    ),
+    Op(
+        "sample",
+        partial(ag.sample, seed=7),
+        same,
+        one(convergent().filter(lambda graph: total(graph) > -math.inf)),
+        "cyclic",
+        Accepted,
+        chain,
+        batch=False,
+        one_of=True,
+    ),
+    Op(
+        "sample",
+        lambda graph: ag.union(ag.sample(graph, 3, seed=7)),
+        Samples,
+        one(possible),
+        "n",
+        paths,
+        chains,
+        batch=False,
+        one_of=True,
     ),
     # Products
     Op("compose", ag.compose, compose, two(graphs())),
@@ -789,27 +897,6 @@ OPS = [
     Op("arc_sort", ag.arc_sort, same, cyclic, **on_strings),
     Op("arc_sort", partial(ag.arc_sort, olabel=True), same, cyclic, "olabel", **on_strings),
     Op("top_sort", ag.top_sort, same, acyclic),
-    Op(
-        "sample",
-        partial(ag.sample, seed=7),
-        sample,
-        one(possible),
-        view=paths,
-        read=chain,
-        batch=False,
-        one_of=True,
-    ),
-    Op(
-        "sample",
-        partial(ag.sample, seed=7),
-        same,
-        one(convergent().filter(lambda graph: total(graph) > -math.inf)),
-        "cyclic",
-        Accepted,
-        chain,
-        batch=False,
-        one_of=True,
-    ),
     # Constructors
     Op(
         "linear_graph",

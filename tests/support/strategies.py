@@ -102,6 +102,17 @@ def acceptors(**options):
 
 
 @st.composite
+def deterministic(draw, **options):
+    """Acyclic acceptors with at most one start node, in which labels choose the arc."""
+    graph = draw(acceptors(epsilon=False, **options))
+    arcs = {}
+    for s, d, label, _, weight in zip(*graph.arcs(), strict=True):
+        arcs.setdefault((s, label), (s, d, label, label, weight))
+    start, accept = graph.start().tolist()[:1], graph.accept().tolist()
+    return build(graph.num_nodes(), start, accept, arcs.values())
+
+
+@st.composite
 def convergent(draw, **options):
     """Graphs with cycles whose sum over all paths is finite, often close to divergence."""
     graph = draw(graphs(**{"cyclic": True, "min_nodes": 1} | options))

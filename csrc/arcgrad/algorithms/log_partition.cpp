@@ -104,13 +104,18 @@ Graph record_posteriors(const char* op, const Graph& graph,
   return record(op, graph.topology_ptr(), posteriors.sum(), inputs, std::move(rule));
 }
 
-Graph forward_score_of_arcs(const char* op, const Graph& graph) {
-  const bool keep = tracks(graph);
-  auto partition = std::make_shared<const LogPartition>(op, graph, keep);
+Graph record_log_partition(const char* op, const Graph& graph,
+                           std::shared_ptr<const LogPartition> partition) {
   Weights value = Weights::scalar(partition->value());
   std::unique_ptr<Rule> rule;
-  if (keep) rule = std::make_unique<ForwardScoreRule>(std::move(partition), graph.snapshot());
+  if (tracks(graph))
+    rule = std::make_unique<ForwardScoreRule>(std::move(partition), graph.snapshot());
   return record(op, scalar_topology(), std::move(value), {&graph, 1}, std::move(rule));
+}
+
+Graph forward_score_of_arcs(const char* op, const Graph& graph) {
+  return record_log_partition(op, graph,
+                              std::make_shared<const LogPartition>(op, graph, tracks(graph)));
 }
 
 }  // namespace arcgrad

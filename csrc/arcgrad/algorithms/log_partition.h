@@ -40,6 +40,10 @@ Graph record_posteriors(const char* op, const Graph& graph,
                         std::shared_ptr<const LogPartition> partition, const Graph& delta,
                         DType dtype);
 
+/// Records the forward score of `graph`; `partition` belongs to it, and keeps what derivatives need
+/// if the graph is tracked.
+Graph record_log_partition(const char* op, const Graph& graph,
+                           std::shared_ptr<const LogPartition> partition);
 /// The forward score computed over the arcs of the graph; a product is materialized first.
 Graph forward_score_of_arcs(const char* op, const Graph& graph);
 

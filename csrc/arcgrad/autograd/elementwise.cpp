@@ -33,13 +33,16 @@ Graph widen_score(const Graph& graph) {
   return is_score ? record_cast(graph, DType::float64) : graph;
 }
 
-Graph record_sum(const char* op, const Graph& first, const Graph& second, double factor) {
-  const Topology &a = first.topology(), &b = second.topology();
+void require_same_structure(const char* op, const Topology& a, const Topology& b) {
   require(a.num_nodes() == b.num_nodes() && a.num_arcs() == b.num_arcs(), op,
           "both graphs must have the same structure, but the first has ", a.num_nodes(),
           " nodes and ", a.num_arcs(), " arcs, and the second ", b.num_nodes(), " nodes and ",
           b.num_arcs(), " arcs");
   if (!same_structure(a, b)) fail_structure(op, a, b);
+}
+
+Graph record_sum(const char* op, const Graph& first, const Graph& second, double factor) {
+  require_same_structure(op, first.topology(), second.topology());
   return record_moves(op, first.topology_ptr(),
                       {{widen_score(first), ArcMap::identity()},
                        {widen_score(second), ArcMap::identity(), factor}});

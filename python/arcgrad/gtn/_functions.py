@@ -324,7 +324,7 @@ def sample(g: ag.Graph, max_length: int = 1000) -> Graph:
     if graph.num_nodes() == 0:
         return Graph()
     try:
-        path = ag.sample(graph, ANY_LENGTH)
+        path = ag.sample(graph, max_length=ANY_LENGTH)
     except ValueError:
         if graph.is_acyclic():
             raise
@@ -337,7 +337,8 @@ def _sample_damped(graph: ag.Graph) -> ag.Graph:
     leaving = np.full(graph.num_nodes(), -np.inf)
     np.logaddexp.at(leaving, graph.src_nodes(), graph.weights_to_list())
     less = leaving.max() + np.log(2.0)
-    path = ag.sample(ag.add(graph, like(graph, np.full(graph.num_arcs(), -less))), ANY_LENGTH)
+    lowered = ag.add(graph, like(graph, np.full(graph.num_arcs(), -less)))
+    path = ag.sample(lowered, max_length=ANY_LENGTH)
     return ag.add(path, like(path, np.full(path.num_arcs(), less)))
 
 

@@ -207,7 +207,9 @@ class Lexicon:
         if weights is None:
             weights = np.zeros(len(self.pieces))
         graph = self._weighted("sample", label, weights)
-        paths = _core.sample([graph] * operator.index(number), graph.num_arcs(), seed=seed)
+        paths = _core.sample(
+            [graph] * operator.index(number), max_length=graph.num_arcs(), seed=seed
+        )
         return [path.labels_to_list() for path in paths]
 
     def __repr__(self) -> str:
