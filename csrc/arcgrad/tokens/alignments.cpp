@@ -1,6 +1,7 @@
 #include "arcgrad/tokens/alignments.h"
 
 #include <algorithm>
+#include <array>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -126,22 +127,27 @@ class Aligner {
     number_nodes(op);
     mark_ends();
     size_t num_arcs = 0, capacity = 0;
+    std::array<int32_t*, 3> columns;
     const auto resize = [&](size_t size) {
       require_size(op, "arcs", static_cast<int64_t>(num_arcs));
-      for (Column* column : {&arrays.src, &arrays.dst, &arrays.ilabel}) column->resize(size);
+      arrays.src.resize(size);
+      arrays.dst.resize(size);
+      arrays.ilabel.resize(size);
+      columns = {arrays.src.data(), arrays.dst.data(), arrays.ilabel.data()};
       if (is_lattice) taken.resize(size);
       capacity = size;
     };
+    InterruptPoll poll;
     // CTC needs about two and a half arcs per node.
     resize(3 * static_cast<size_t>(arrays.num_nodes) + 8);
-    InterruptPoll poll;
     each_arc([&](int32_t src, int32_t dst, int32_t label, int32_t arc) {
-      poll();
-      if (num_arcs == capacity) [[unlikely]]
+      if (num_arcs == capacity) [[unlikely]] {
+        poll(static_cast<int64_t>(num_arcs));
         resize(2 * capacity);
-      arrays.src[num_arcs] = src;
-      arrays.dst[num_arcs] = dst;
-      arrays.ilabel[num_arcs] = label;
+      }
+      columns[0][num_arcs] = src;
+      columns[1][num_arcs] = dst;
+      columns[2][num_arcs] = label;
       if (is_lattice) taken[num_arcs] = arc;
       ++num_arcs;
     });

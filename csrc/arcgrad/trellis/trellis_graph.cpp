@@ -96,26 +96,33 @@ void TrellisGraph::build(const Topology& topology, Side side) {
   constexpr int32_t kNone = -2, kMany = -3;
   std::vector<int32_t> epsilons, only(num_nodes, kNone), num_out(num_nodes);
   const std::vector<Segment> segments = divide_arcs(num_nodes, src, dst, label);
-  for (const auto [begin, end, repeats] : segments) {
-    if (repeats) {
-      num_out[src[begin]] += end - begin;
-      continue;
-    }
+  bool has_many = false, has_epsilon = false;
+  // The pointers are constants here and below, so that they stay in registers.
+  const auto read = [&, src, dst, label, of_node = only.data(),
+                     out = num_out.data()](int32_t begin, int32_t end) {
     for (int32_t a = begin; a < end; ++a) {
-      ++num_out[src[a]];
+      ++out[src[a]];
       const int32_t l = label[a];
+      int32_t& seen = of_node[dst[a]];
+      if (seen == l) continue;
       if (l == kEpsilon) {
-        epsilons.push_back(a);
+        has_epsilon = true;
         continue;
       }
-      int32_t& seen = only[dst[a]];
-      seen = seen == kNone || seen == l ? l : kMany;
+      has_many |= seen != kNone;
+      seen = seen == kNone ? l : kMany;
     }
+  };
+  for (const auto [begin, end, repeats] : segments) {
+    if (repeats)
+      num_out[src[begin]] += end - begin;
+    else
+      read(begin, end);
   }
+  for (int32_t a = 0; a < num_arcs && has_epsilon; ++a)
+    if (label[a] == kEpsilon) epsilons.push_back(a);
   // The emitting states of nodes that many labels enter: (node, label) pairs, sorted.
   std::vector<std::pair<int32_t, int32_t>> entries;
-  bool has_many = false;
-  for (int32_t n = 0; n < num_nodes; ++n) has_many |= only[n] == kMany;
   if (has_many) {
     for (int32_t a = 0; a < num_arcs; ++a)
       if (label[a] != kEpsilon && only[dst[a]] == kMany) entries.emplace_back(dst[a], label[a]);
@@ -131,29 +138,27 @@ void TrellisGraph::build(const Topology& topology, Side side) {
     }
   }
 
-  // Emitting states, in the order of nodes and labels. value[n] is the state that has the terms of
-  // the outgoing arcs of node n.
-  std::vector<int32_t> value(num_nodes, -1), first_state(num_nodes, -1), state_label;
-  state_label.reserve(num_nodes);
-  node.reserve(num_nodes);
-  std::vector<bool> has_epsilon(num_nodes);
-  for (int32_t a : epsilons) has_epsilon[dst[a]] = true;
-  size_t w = 0;
-  for (int32_t n = 0; n < num_nodes; ++n) {
+  // Emitting states, in the order of nodes and labels.
+  std::vector<int32_t> first_state(num_nodes, -1), state_label(num_nodes + entries.size());
+  node.resize(state_label.size());
+  const auto add_state = [&](int32_t n, int32_t l) {
+    node[num_emitting] = n;
+    state_label[num_emitting] = l;
+    ++num_emitting;
+  };
+  for (int32_t n = 0, w = 0; n < num_nodes; ++n) {
     if (only[n] == kNone) continue;
-    first_state[n] = static_cast<int32_t>(node.size());
-    if (only[n] == kMany) {
-      for (; w < entries.size() && entries[w].first == n; ++w) {
-        node.push_back(n);
-        state_label.push_back(entries[w].second);
-      }
-    } else {
-      node.push_back(n);
-      state_label.push_back(only[n]);
-      if (!has_epsilon[n]) value[n] = first_state[n];
-    }
+    first_state[n] = num_emitting;
+    if (only[n] != kMany) add_state(n, only[n]);
+    for (; w < std::ssize(entries) && entries[w].first == n; ++w) add_state(n, entries[w].second);
   }
-  num_emitting = static_cast<int32_t>(node.size());
+  state_label.resize(num_emitting);
+  node.resize(num_emitting);
+  // value[n] is the state that has the terms of the outgoing arcs of node n: its emitting state if
+  // nothing else enters it.
+  std::vector<int32_t> value(first_state);
+  for (const auto& [n, l] : entries) value[n] = -1;
+  for (int32_t a : epsilons) value[dst[a]] = -1;
   for (int32_t k = 0; k < num_nodes; ++k) {
     const int32_t n = order.empty() ? k : order[k];
     if (value[n] >= 0) continue;
@@ -172,18 +177,29 @@ void TrellisGraph::build(const Topology& topology, Side side) {
     return static_cast<int32_t>(std::lower_bound(begin, end, label[a]) - state_label.begin());
   };
 
-  // Whether the only term of an emitting state leads to the non-emitting state of its node.
-  const auto leads_on = [&](int32_t p) { return value[node[p]] != p; };
-  is_entered_.assign(static_cast<size_t>(num_values - num_emitting), false);
+  // Whether the only term of a state leads to the non-emitting state of its node.
+  const auto leads_on = [&](int32_t v) { return value[node[v]] != v; };
   out.offset.resize(static_cast<size_t>(num_values) + 1);
-  out.offset[0] = 0;
+  int32_t num_terms = 0;
   for (int32_t v = 0; v < num_values; ++v) {
-    const bool is_first = v < num_emitting && leads_on(v);
-    out.offset[v + 1] = out.offset[v] + (is_first ? 1 : num_out[node[v]]);
+    out.offset[v] = num_terms;
+    num_terms += leads_on(v) ? 1 : num_out[node[v]];
   }
-  out.index.resize(static_cast<size_t>(out.offset[num_values]));
-  out.arc.resize(out.index.size());
+  out.offset[num_values] = num_terms;
+  out.index.resize(num_terms);
+  out.arc.resize(num_terms);
   middle.assign(out.offset.begin(), out.offset.end() - 1);
+  // Adds the terms of arcs to rows.
+  const auto add_terms = [rows = middle.data(), index = out.index.data(), arc = out.arc.data(),
+                          from = value.data(), src, label](int32_t begin, int32_t end,
+                                                           const auto& state_of) {
+    for (int32_t a = begin; a < end; ++a) {
+      if (label[a] == kEpsilon) continue;
+      const int32_t k = rows[from[src[a]]]++;
+      index[k] = state_of(a);
+      arc[k] = a;
+    }
+  };
   int32_t before = 0;  // where the terms of the segment before begin
   for (const auto [begin, end, repeats] : segments) {
     if (repeats) {
@@ -194,22 +210,23 @@ void TrellisGraph::build(const Topology& topology, Side side) {
       continue;
     }
     before = middle[value[src[begin]]];
-    for (int32_t a = begin; a < end; ++a) {
-      if (label[a] == kEpsilon) continue;
-      const int32_t k = middle[value[src[a]]]++;
-      out.index[k] = has_many ? state_of(a) : first_state[dst[a]];
-      out.arc[k] = a;
-    }
+    if (has_many)
+      add_terms(begin, end, state_of);
+    else
+      add_terms(begin, end, [dst, to = first_state.data()](int32_t a) { return to[dst[a]]; });
   }
-  std::vector<int32_t> next(middle.begin(), middle.end());
-  const auto join = [&](int32_t from, int32_t to, int32_t arc) {
-    is_entered_[to - num_emitting] = true;
-    out.index[next[from]] = to;
-    out.arc[next[from]++] = arc;
-  };
-  for (int32_t p = 0; p < num_emitting; ++p)
-    if (leads_on(p)) join(p, value[node[p]], -1);
-  for (int32_t a : epsilons) join(value[src[a]], value[dst[a]], a);
+  if (num_values > num_emitting) {
+    is_entered_.resize(static_cast<size_t>(num_values - num_emitting));
+    std::vector<int32_t> next(middle.begin(), middle.end());
+    const auto join = [&](int32_t from, int32_t to, int32_t arc) {
+      is_entered_[to - num_emitting] = true;
+      out.index[next[from]] = to;
+      out.arc[next[from]++] = arc;
+    };
+    for (int32_t p = 0; p < num_emitting; ++p)
+      if (leads_on(p)) join(p, value[node[p]], -1);
+    for (int32_t a : epsilons) join(value[src[a]], value[dst[a]], a);
+  }
 
   start.reserve(topology.start().size());
   accept.reserve(topology.accept().size());
@@ -275,23 +292,28 @@ void TrellisGraph::find_offsets() {
   if (num_emitting == 0 || has_inner_non_emitting()) return;
   std::array<int32_t, 2 * kFarthest + 1> last;  // for each offset, the last state with such an arc
   last.fill(-1);
+  std::array<int32_t, kMostDiagonals> found;
+  size_t count = 0;
   int64_t terms = 0;
-  for (int32_t p = 0; p < num_emitting; ++p)
+  for (int32_t p = 0; p < num_emitting; ++p) {
+    terms += middle[p] - out.offset[p];
     for (int32_t k = out.offset[p]; k < middle[p]; ++k) {
       const int32_t offset = out.index[k] - p;
       if (std::abs(offset) > kFarthest) return;
       int32_t& before = last[offset + kFarthest];
       if (before == p) return;  // parallel arcs: a diagonal has one cell per pair of states
+      if (before < 0) {
+        if (count == found.size()) return;
+        found[count++] = offset;
+      }
       before = p;
-      ++terms;
     }
-  const auto count = static_cast<int64_t>(last.size()) - std::ranges::count(last, -1);
-  if (count > kMostDiagonals) return;
+  }
   // Diagonals with mostly missing arcs would waste time.
   constexpr int64_t kMostCellsPerTerm = 4;
-  if (count * num_emitting > kMostCellsPerTerm * terms + 64) return;
-  for (int32_t offset = -kFarthest; offset <= kFarthest; ++offset)
-    if (last[offset + kFarthest] >= 0) offsets.push_back(offset);
+  if (static_cast<int64_t>(count) * num_emitting > kMostCellsPerTerm * terms + 64) return;
+  offsets.assign(found.begin(), found.begin() + count);
+  std::ranges::sort(offsets);
 }
 
 void TrellisGraph::find_density() {

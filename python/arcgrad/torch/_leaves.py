@@ -79,11 +79,14 @@ def to_ints(values: Any) -> Any:
     """Lengths or labels as NumPy or the core reads them."""
     if not isinstance(values, Tensor):
         return values
-    if values.is_nested or values.layout is not torch.strided:
-        raise TypeError(
-            "lengths and labels must be dense tensors or lists, but they are nested or sparse"
-        )
-    return values.detach().cpu().numpy()
+    try:
+        return values.numpy()  # refuses what is not dense, not on the host, or differentiable
+    except (RuntimeError, TypeError):
+        if values.is_nested or values.layout is not torch.strided:
+            raise TypeError(
+                "lengths and labels must be dense tensors or lists, but they are nested or sparse"
+            ) from None
+        return values.detach().cpu().numpy()
 
 
 def refuse_transforms(op: str) -> None:

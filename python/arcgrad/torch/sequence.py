@@ -282,13 +282,16 @@ def _graph_of(graphs: Graphs, i: int) -> ag.Graph:
     return graphs if isinstance(graphs, ag.Graph) else graphs[i if len(graphs) > 1 else 0]
 
 
+_ONE = np.array(1)  # an array spares NumPy a conversion in each call
+
+
 def _factors(reduction: str, targets: Targets) -> Floats | None:
     """The weight of each loss in the sum that a reduction is; None if it keeps them apart."""
     if reduction == "none":
         return None
     if reduction == "sum":
         return np.ones(targets.size)
-    return 1.0 / (np.maximum(targets.sizes(), 1) * targets.size)
+    return (1.0 / targets.size) / np.maximum(targets.sizes(), _ONE)
 
 
 def _loss_graphs(

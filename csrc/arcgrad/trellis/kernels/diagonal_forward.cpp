@@ -14,16 +14,21 @@ constexpr int32_t kSplitFrames = 64;
 template <class T>
 bool DiagonalRun<T>::find_ranges() {
   if (first_.is_empty() || last_.is_empty()) return false;
-  ranges_.reserve(static_cast<size_t>(frames_));
-  for (int32_t t = 1; t <= frames_; ++t) {
-    const int64_t before = t - 1, after = frames_ - t;
-    const int64_t low =
-        std::max({first_.low + before * low_offset_, last_.low - after * high_offset_, int64_t{0}});
-    const int64_t high = std::min({first_.high + before * high_offset_,
-                                   last_.high - after * low_offset_, int64_t{num_states_}});
+  ranges_.resize(static_cast<size_t>(frames_));
+  // The states that the start reaches in frame t, and those that reach the end from there.
+  int64_t low_ahead = first_.low, high_ahead = first_.high;
+  const int64_t after = frames_ - 1;
+  int64_t low_back = last_.low - after * high_offset_, high_back = last_.high - after * low_offset_;
+  for (StateRange& range : ranges_) {
+    const int64_t low = std::max({low_ahead, low_back, int64_t{0}});
+    const int64_t high = std::min({high_ahead, high_back, int64_t{num_states_}});
     if (low >= high) return false;
-    ranges_.push_back({static_cast<int32_t>(low / kStateBlock * kStateBlock),
-                       static_cast<int32_t>(round_up(high))});
+    range = {static_cast<int32_t>(low / kStateBlock * kStateBlock),
+             static_cast<int32_t>(round_up(high))};
+    low_ahead += low_offset_;
+    high_ahead += high_offset_;
+    low_back += high_offset_;
+    high_back += low_offset_;
   }
   return true;
 }

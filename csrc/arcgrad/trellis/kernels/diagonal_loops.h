@@ -195,6 +195,17 @@ ARCGRAD_INLINE typename L::F bounded_power(typename L::I exponent) {
 inline constexpr int32_t kAhead = 4;
 inline constexpr int64_t kFarApart = 256;
 
+/// The numbers row[index[0]], row[index[1]], ... Indices ascend.
+template <class F, class E>
+ARCGRAD_INLINE F load_at(const E* row, const int64_t* index) {
+  F out;
+  constexpr int kW = sizeof(F) / sizeof(out[0]);
+  if (sizeof(E) == sizeof(out[0]) && index[kW - 1] - index[0] == kW - 1)
+    return load<F>(row + index[0]);
+  for (int k = 0; k < kW; ++k) out[k] = static_cast<decltype(+out[0])>(row[index[k]]);
+  return out;
+}
+
 template <class T, class E>
 bool split_frames(const E* from, int64_t row_stride, int32_t frames, const int64_t* index,
                   int32_t live, int32_t padded, T* buffer, Split<T>* out) {
@@ -205,14 +216,15 @@ bool split_frames(const E* from, int64_t row_stride, int32_t frames, const int64
   const F limit = F{} + (sizeof(T) == 4 ? static_cast<T>(3.4028234663852886e38)
                                         : static_cast<T>(1.7976931348623157e308));
   for (int32_t k = live; k < padded; ++k) buffer[k] = dead;
+  const int32_t whole = live / kW * kW;
   I good = ~I{};
   for (int32_t t = 0; t < frames; ++t) {
     const E* row = from + t * row_stride;
-    for (int32_t k = 0; k < live; ++k) buffer[k] = static_cast<T>(row[index[k]]);
+    for (int32_t k = whole; k < live; ++k) buffer[k] = static_cast<T>(row[index[k]]);
     if (row_stride >= kFarApart && t + kAhead < frames)
       for (int32_t k = 0; k < live; ++k) __builtin_prefetch(row + kAhead * row_stride + index[k]);
     for (int32_t k = 0; k < padded; k += kW) {
-      const F w = load<F>(buffer + k);
+      const F w = k < whole ? load_at<F>(row, index + k) : load<F>(buffer + k);
       good &= bits_as<I>(w <= limit);
       F mantissa;
       I exponent;
