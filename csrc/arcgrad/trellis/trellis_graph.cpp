@@ -98,8 +98,8 @@ void TrellisGraph::build(const Topology& topology, Side side) {
   const std::vector<Segment> segments = divide_arcs(num_nodes, src, dst, label);
   bool has_many = false, has_epsilon = false;
   // The pointers are constants here and below, so that they stay in registers.
-  const auto read = [&, src, dst, label, of_node = only.data(),
-                     out = num_out.data()](int32_t begin, int32_t end) {
+  const auto read = [&, src, dst, label, of_node = only.data(), out = num_out.data()](int32_t begin,
+                                                                                      int32_t end) {
     for (int32_t a = begin; a < end; ++a) {
       ++out[src[a]];
       const int32_t l = label[a];
@@ -191,8 +191,8 @@ void TrellisGraph::build(const Topology& topology, Side side) {
   middle.assign(out.offset.begin(), out.offset.end() - 1);
   // Adds the terms of arcs to rows.
   const auto add_terms = [rows = middle.data(), index = out.index.data(), arc = out.arc.data(),
-                          from = value.data(), src, label](int32_t begin, int32_t end,
-                                                           const auto& state_of) {
+                          from = value.data(), src,
+                          label](int32_t begin, int32_t end, const auto& state_of) {
     for (int32_t a = begin; a < end; ++a) {
       if (label[a] == kEpsilon) continue;
       const int32_t k = rows[from[src[a]]]++;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -181,4 +181,4 @@ def _read_lengths(op: str, lengths: Any, width: int | None) -> Lengths:
             f"{op}: target_lengths must be whole numbers in one dimension, but they are "
             f"{array.dtype} of the shape {list(array.shape)}"
         )
-    return cast(Lengths, array if array.size else array.astype(np.int64))
+    return array if array.size else array.astype(np.int64)

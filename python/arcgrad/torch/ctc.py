@@ -74,8 +74,11 @@ class CTCLoss(SequenceLoss):
 
 # Typed, since 0.0 and False equal 0 but are no labels.
 @lru_cache(maxsize=None, typed=True)
-def _loss(blank: int, from_logits: bool, nan: Any, infeasible: Any) -> CTCLoss:
-    return CTCLoss(blank, from_logits=from_logits, nan=nan, infeasible=infeasible)
+def _loss(
+    blank: int, reduction: Reduction, from_logits: bool, nan: Any, infeasible: Any
+) -> CTCLoss:
+    check_options("ctc_loss", reduction, nan, infeasible)
+    return CTCLoss(blank, reduction, from_logits=from_logits, nan=nan, infeasible=infeasible)
 
 
 def _handle(*options: Any) -> int:
@@ -120,17 +123,18 @@ def ctc_loss(
     >>> loss = agt.ctc_loss(logits, torch.tensor([[1, 2]]), [4], [2], from_logits=True)
     >>> loss.backward()
     """
-    check_options("ctc_loss", reduction, nan, infeasible)
+    options = blank, reduction, from_logits, nan, infeasible
     call = log_probs, targets, input_lengths, target_lengths, (), reduction, zero_infinity
     if torch.compiler.is_compiling():
         from ._compiled import compiled_loss, constant
 
-        return compiled_loss(constant(_handle, blank, from_logits, nan, infeasible), *call)
+        return compiled_loss(constant(_handle, *options), *call)
     try:
-        loss = _loss(blank, from_logits, nan, infeasible)
+        loss = _loss(*options)
     except TypeError as error:
         if not str(error).startswith("unhashable"):
             raise
+        check_options("ctc_loss", reduction, nan, infeasible)
         raise TypeError(
             "ctc_loss: blank must be a whole number and from_logits True or False, but they are "
             f"{blank!r} and {from_logits!r}"

@@ -179,7 +179,7 @@ class SequenceLoss(ChecksState):
             return zero if reduction == "sum" else zero / 0.0
         factors = _factors(reduction, read)
         out = self._score(emissions, read, lengths, weights, factors, zero_infinity)
-        return out[0] if emissions.dim() == 2 and reduction == "none" else out
+        return out[0] if reduction == "none" and emissions.dim() == 2 else out
 
     def _read(self, emissions: Tensor, targets: Any, target_lengths: Any) -> Targets:
         check_tensor(self._name(), emissions)
@@ -291,7 +291,8 @@ def _factors(reduction: str, targets: Targets) -> Floats | None:
         return None
     if reduction == "sum":
         return np.ones(targets.size)
-    return (1.0 / targets.size) / np.maximum(targets.sizes(), _ONE)
+    factors: Floats = (1.0 / targets.size) / np.maximum(targets.sizes(), _ONE)
+    return factors
 
 
 def _loss_graphs(

@@ -71,19 +71,19 @@ void DiagonalRun<T>::set_up() {
   const int64_t size = pad + padded_states_ + pad;
   weight_exponent_ = AlignedBuffer<Int>(count * size, kDead);
   if (is_weighted_) weight_mantissa_ = AlignedBuffer<T>(count * size, T(0));
-  // The diagonal of each offset, counted from the lowest.
-  std::pmr::vector<int32_t> diagonal(static_cast<size_t>(high_offset_ - low_offset_) + 1, &scratch);
+  // Where the diagonal of each offset begins, counted from the lowest offset.
+  std::pmr::vector<int64_t> diagonal(static_cast<size_t>(high_offset_ - low_offset_) + 1, &scratch);
   for (int32_t k = 0; k < count; ++k) {
     const bool is_used = k < static_cast<int32_t>(trellis_graph_.offsets.size());
     diagonals_.offset[k] = trellis_graph_.offsets[is_used ? k : 0];  // unused ones have no arcs
-    if (is_used) diagonal[trellis_graph_.offsets[k] - low_offset_] = k;
+    if (is_used) diagonal[trellis_graph_.offsets[k] - low_offset_] = k * size + pad;
     diagonals_.exponent[k] = weight_exponent_.get() + k * size + pad;
     diagonals_.mantissa[k] = is_weighted_ ? weight_mantissa_.get() + k * size + pad : nullptr;
   }
   for (int32_t from = 0; from < num_states_; ++from)
     for (int32_t k = trellis_graph_.out.offset[from]; k < trellis_graph_.middle[from]; ++k) {
       const int32_t p = trellis_graph_.out.index[k], arc = trellis_graph_.out.arc[k];
-      const int64_t cell = diagonal[p - from - low_offset_] * size + pad + p;
+      const int64_t cell = diagonal[p - from - low_offset_] + p;
       if (!is_weighted_) {
         weight_exponent_.get()[cell] = kNoLimit;
       } else if (factor_->mantissa[arc] > 0.0) {
@@ -105,8 +105,11 @@ void DiagonalRun<T>::set_up() {
   std::pmr::vector<int32_t> states_of(static_cast<size_t>(num_slots_), &scratch),
       order(static_cast<size_t>(live_slots_), &scratch);
   for (int32_t s : trellis_graph_.slot) ++states_of[s];
-  std::iota(order.begin(), order.end(), 0);
-  std::ranges::sort(order, {}, [&](int32_t s) { return std::pair(states_of[s], s); });
+  // A counting sort by the number of states.
+  std::pmr::vector<int32_t> place(static_cast<size_t>(num_states_) + 2, &scratch);
+  for (int32_t s = 0; s < live_slots_; ++s) ++place[states_of[s] + 1];
+  std::partial_sum(place.begin(), place.end(), place.begin());
+  for (int32_t s = 0; s < live_slots_; ++s) order[place[states_of[s]]++] = s;
   std::pmr::vector<int32_t> next(static_cast<size_t>(num_slots_), -1, &scratch);
   slot_label_.reserve(order.size());
   slot_offset_.reserve(order.size() + 1);

@@ -77,8 +77,8 @@ int64_t DiagonalRun<T>::enter(const Split<T>* emissions, Row now) const {
 
 /// Computes the scores after frame t from those before it; changes `base` every kBaseFrames frames.
 template <class T>
-void DiagonalRun<T>::advance(int32_t t, Row before, const Split<T>* emissions, Row now,
-                             int64_t& base) const {
+inline void DiagonalRun<T>::advance(int32_t t, Row before, const Split<T>* emissions, Row now,
+                                    int64_t& base) const {
   const StateRange w = range(t);
   if (t == 1)
     base = enter(emissions, now);
