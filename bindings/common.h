@@ -124,6 +124,7 @@ inline nb::type_slots explained_constructor() {
 }
 
 void init_function(nb::module_& m);
+void init_symbol_table(nb::module_& m);
 void init_graph(nb::module_& m);
 void init_ops(nb::module_& m);
 void init_external_array(nb::module_& m);

@@ -7,14 +7,22 @@
 #include <algorithm>
 #include <string>
 
+#include "symbol_table.h"
+
 namespace arcgrad::bindings {
 namespace {
 
 /// An arc in the usual notation: "1:2/0.5", or "1/0.5" if both labels are equal on every arc.
 std::string describe_arc(const Topology& t, const Weights& weights, int32_t a) {
-  auto name = [](int32_t label) { return label == kEpsilon ? "ε" : std::to_string(label); };
-  std::string label = name(t.ilabel()[a]);
-  if (!t.is_acceptor()) label.append(":").append(name(t.olabel()[a]));
+  const auto name = [](int32_t label, const SymbolTablePtr& table) {
+    if (label == kEpsilon) return std::string("ε");
+    return (table ? table->symbol(label) : std::nullopt).value_or(std::to_string(label));
+  };
+  const auto& [input, output] = t.symbols();
+  std::string label = name(t.ilabel()[a], input);
+  // An acceptor is shown as one unless its sides have different symbols.
+  if (std::string other = name(t.olabel()[a], output); !t.is_acceptor() || other != label)
+    label.append(":").append(other);
   return text("  ", t.src()[a], " -> ", t.dst()[a], "  ", label, "/", weights[a]);
 }
 
@@ -76,6 +84,9 @@ condition, also without arcs.
 Args:
     calc_grad: Whether :func:`backward` computes a gradient for this graph.
     dtype: ``"float32"`` or ``"float64"``.
+    isymbols: The symbols of the input labels, a :class:`SymbolTable`; arcs may then be given by
+        symbols.
+    osymbols: The symbols of the output labels; by default those of the input labels.
 
 >>> import arcgrad as ag
 >>> g = ag.Graph()
@@ -93,10 +104,13 @@ Graph(2 nodes, 1 arc, start [0], accept [1], float32, calc_grad)
 )");
   graph.def(
       "__init__",
-      [](Graph* self, Flag calc_grad, nb::object dtype) {
+      [](Graph* self, Flag calc_grad, nb::object dtype, std::optional<SymbolHandle> isymbols,
+         std::optional<SymbolHandle> osymbols) {
         new (self) Graph(calc_grad, to_dtype("Graph", dtype));
+        if (isymbols || osymbols) self->set_symbols(to_tables(isymbols, osymbols));
       },
-      "calc_grad"_a = true, nb::kw_only(), "dtype"_a = "float32");
+      "calc_grad"_a = true, nb::kw_only(), "dtype"_a = "float32", "isymbols"_a = nb::none(),
+      "osymbols"_a = nb::none());
   graph.def(nb::init<const Graph&>(), "graph"_a, "A second handle on the same graph.");
   def_graph_constructors(m, graph);
 
@@ -107,19 +121,23 @@ Graph(2 nodes, 1 arc, start [0], accept [1], float32, calc_grad)
           "start"_a = false, "accept"_a = false, "Adds a node and returns its id.")
       .def(
           "add_arc",
-          [](Graph& self, int64_t src, int64_t dst, int64_t ilabel, std::optional<int64_t> olabel,
-             double weight) {
+          [](Graph& self, int64_t src, int64_t dst, const Label& ilabel,
+             const std::optional<Label>& olabel, double weight) {
             const char* op = "add_arc";
             // Converted one by one, so that the first wrong argument is reported: the order in
             // which arguments of a call are evaluated is unspecified.
             const int32_t from = to_int32(op, "the source node", src);
             const int32_t to = to_int32(op, "the destination node", dst);
-            const int32_t in = to_int32(op, "the input label", ilabel);
-            const int32_t out = olabel ? to_int32(op, "the output label", *olabel) : in;
+            const auto& [input, output] = self.topology().symbols();
+            const int32_t in = to_label(op, "the input label", ilabel, input);
+            const int32_t out = to_label(op, "the output label", olabel ? *olabel : ilabel,
+                                         olabel ? output : input);
             return self.add_arc(from, to, in, out, weight);
           },
           "src"_a, "dst"_a, "ilabel"_a, "olabel"_a = nb::none(), "weight"_a = 0.0,
-          "Adds an arc and returns its id. Without ``olabel`` both labels are ``ilabel``.")
+          "Adds an arc and returns its id. Without ``olabel`` both labels are ``ilabel``. A label "
+          "is a "
+          "number, or a symbol of the table of its side.")
       .def(
           "make_start",
           [](Graph& self, int64_t node) { self.make_start(check_node(self, "make_start", node)); },
@@ -132,6 +150,33 @@ Graph(2 nodes, 1 arc, start [0], accept [1], float32, calc_grad)
           "node"_a, "Makes a node an accept node.");
 
   def_graph_access(graph);
+
+  const auto def_symbols = [&](const char* name, Side side, const char* doc) {
+    graph.def_prop_rw(
+        name,
+        [side](const Graph& self) -> std::optional<SymbolHandle> {
+          const SymbolTablePtr& table = symbols_of(self).of(side);
+          return table ? std::optional(SymbolHandle{table}) : std::nullopt;
+        },
+        [side, name](Graph& self, nb::handle value) {
+          if (!value.is_none() && !nb::isinstance<SymbolHandle>(value))
+            throw nb::type_error(text("Graph: ", name, " must be a SymbolTable or None, but it is ",
+                                      nb::repr(value).c_str())
+                                     .c_str());
+          SymbolTables tables = materialize(self).topology().symbols();
+          (side == Side::input ? tables.input : tables.output) =
+              value.is_none() ? nullptr : nb::cast<const SymbolHandle&>(value).table;
+          self.set_symbols(std::move(tables));
+        },
+        nb::for_setter("value"_a.none()),
+        nb::for_setter(
+            nb::sig(text("def ", name, "(self, value: SymbolTable | None, /) -> None").c_str())),
+        doc);
+  };
+  def_symbols(
+      "isymbols", Side::input,
+      "The symbols of the input labels, or None. Setting them keeps weights and gradients.");
+  def_symbols("osymbols", Side::output, "The symbols of the output labels, or None.");
 
   graph
       .def_prop_rw(

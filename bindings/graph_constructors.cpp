@@ -3,6 +3,7 @@
 #include <array>
 
 #include "graph.h"
+#include "symbol_table.h"
 
 namespace arcgrad::bindings {
 namespace {
@@ -14,15 +15,18 @@ void check_dtype(const char* op, DType given, DType wanted) {
 
 Graph from_arrays(nb::handle src, nb::handle dst, nb::handle ilabel, nb::handle olabel,
                   nb::handle weight, nb::handle start, nb::handle accept,
-                  std::optional<int64_t> num_nodes, nb::handle dtype, Flag calc_grad) {
+                  std::optional<int64_t> num_nodes, nb::handle dtype, Flag calc_grad,
+                  const std::optional<SymbolHandle>& isymbols,
+                  const std::optional<SymbolHandle>& osymbols) {
   const char* op = "from_arrays";
   Arrays arrays;
   arrays.src = to_ints(op, "src", src);
   arrays.dst = to_ints(op, "dst", dst);
-  arrays.ilabel = to_ints(op, "ilabel", ilabel);
+  arrays.symbols = to_tables(isymbols, osymbols);
+  arrays.ilabel = to_labels(op, "ilabel", ilabel, arrays.symbols.input);
   const size_t count = arrays.src.size();
   if (!olabel.is_none()) {
-    arrays.olabel = to_ints(op, "olabel", olabel);
+    arrays.olabel = to_labels(op, "olabel", olabel, arrays.symbols.output);
     require(arrays.olabel.size() == count, op, "olabel must have one entry per arc, ", count,
             " in all, but it has ", arrays.olabel.size());
   }
@@ -153,11 +157,14 @@ void def_graph_constructors(nb::module_& m, nb::class_<Graph>& graph) {
   graph.def_static("from_arrays", &from_arrays, "src"_a.none(), "dst"_a.none(), "ilabel"_a.none(),
                    "olabel"_a = nb::none(), "weight"_a = nb::none(), nb::kw_only(),
                    "start"_a.none(), "accept"_a.none(), "num_nodes"_a = nb::none(),
-                   "dtype"_a = nb::none(), "calc_grad"_a = true,
+                   "dtype"_a = nb::none(), "calc_grad"_a = true, "isymbols"_a = nb::none(),
+                   "osymbols"_a = nb::none(),
                    nb::sig("def from_arrays(src: object, dst: object, ilabel: object, "
                            "olabel: object | None = None, weight: object | None = None, *, "
                            "start: object, accept: object, num_nodes: int | None = None, "
-                           "dtype: object | None = None, calc_grad: bool = True) -> Graph"),
+                           "dtype: object | None = None, calc_grad: bool = True, "
+                           "isymbols: SymbolTable | None = None, "
+                           "osymbols: SymbolTable | None = None) -> Graph"),
                    R"(
 A graph from arrays with one entry per arc.
 
@@ -173,6 +180,8 @@ Args:
         so start and accept nodes without arcs need it.
     dtype: By default float64 if the weights are floats of more than 32 bits, else float32.
     calc_grad: Whether backward computes a gradient for this graph.
+    isymbols: The symbols of the input labels. ``ilabel`` may then be a list of symbols.
+    osymbols: The symbols of the output labels; by default those of the input labels.
 
 Raises:
     ValueError: If the lengths differ, or a node or label is out of range.
@@ -240,36 +249,44 @@ A graph with one epsilon arc from a start node to an accept node.
   m.def(
       "chain_graph",
       [](nb::handle labels, nb::object olabels, nb::object weights, Flag calc_grad,
-         nb::object dtype) {
+         nb::object dtype, const std::optional<SymbolHandle>& isymbols,
+         const std::optional<SymbolHandle>& osymbols) {
         const char* op = "chain_graph";
+        const SymbolTables symbols = to_tables(isymbols, osymbols);
         std::optional<DType> kind;
         if (!dtype.is_none()) kind = to_dtype(op, dtype);
-        Column inputs = to_ints(op, "labels", labels), outputs;
+        Column inputs = to_labels(op, "labels", labels, symbols.input), outputs;
         if (!olabels.is_none()) {
-          outputs = to_ints(op, "olabels", olabels);
+          outputs = to_labels(op, "olabels", olabels, symbols.output);
           require(outputs.size() == inputs.size(), op,
                   "there must be as many output labels as input labels, but there are ",
                   outputs.size(), " and ", inputs.size());
         }
-        if (weights.is_none())
-          return chain_graph(inputs, outputs, calc_grad, kind.value_or(DType::float32));
-        Weights given = to_weights(op, weights, kind);
-        Graph graph = chain_graph(inputs, outputs, calc_grad, given.dtype());
+        Weights given;
+        if (!weights.is_none()) given = to_weights(op, weights, kind);
+        Graph graph =
+            chain_graph(inputs, outputs, calc_grad,
+                        weights.is_none() ? kind.value_or(DType::float32) : given.dtype());
+        if (!symbols.empty()) graph.set_symbols(symbols);
+        if (weights.is_none()) return graph;
         require(given.size() == graph.num_arcs(), op, "there must be one weight per label, ",
                 graph.num_arcs(), " in all, but there are ", given.size());
         graph.set_weights(std::move(given));
         return graph;
       },
       "labels"_a, "olabels"_a = nb::none(), "weights"_a = nb::none(), nb::kw_only(),
-      "calc_grad"_a = false, "dtype"_a = nb::none(), R"(
+      "calc_grad"_a = false, "dtype"_a = nb::none(), "isymbols"_a = nb::none(),
+      "osymbols"_a = nb::none(), R"(
 A chain of arcs that spells a sequence of labels, such as a target.
 
 Args:
-    labels: The input labels.
+    labels: The input labels: numbers, or symbols of ``isymbols``.
     olabels: The output labels; by default the same.
     weights: One weight per label; by default 0.
     calc_grad: Whether backward computes a gradient for this graph.
     dtype: By default that of the weights, else float32.
+    isymbols: The symbols of the input labels.
+    osymbols: The symbols of the output labels; by default those of the input labels.
 
 >>> import arcgrad as ag
 >>> ag.chain_graph([2, 0, 1]).num_nodes()

@@ -9,6 +9,7 @@
 #include "arcgrad/gtn/compose.h"
 #include "graph.h"
 #include "gtn.h"
+#include "symbol_table.h"
 
 namespace arcgrad::bindings {
 namespace {
@@ -141,15 +142,16 @@ without a copy.
           "Add a node and return its id.")
       .def(
           "add_arc",
-          [](GtnGraph& self, int64_t src, int64_t dst, std::optional<int64_t> ilabel,
-             std::optional<int64_t> olabel, double weight, std::optional<int64_t> label) {
+          [](GtnGraph& self, int64_t src, int64_t dst, std::optional<Label> ilabel,
+             const std::optional<Label>& olabel, double weight, const std::optional<Label>& label) {
             const char* const op = "add_arc";
             const int32_t from = to_int32(op, "the source node", src);
             const int32_t to = to_int32(op, "the destination node", dst);
             if (label) ilabel = label;
             if (!ilabel) throw nb::type_error("add_arc: a label is needed, but it is missing");
-            const int32_t in = to_int32(op, "the input label", *ilabel);
-            const int32_t out = olabel ? to_int32(op, "the output label", *olabel) : in;
+            const auto& [input, output] = self.topology().symbols();
+            const int32_t in = to_label(op, "the input label", *ilabel, input);
+            const int32_t out = olabel ? to_label(op, "the output label", *olabel, output) : in;
             if (self.shared) self.shared->order = {};
             return self.add_arc(from, to, in, out, weight);
           },

@@ -5,17 +5,25 @@
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/pair.h>
 
-#include "common.h"
+#include "symbol_table.h"
 
 namespace arcgrad::bindings {
 namespace {
 
 using Path = std::filesystem::path;
 
-/// Reads symbols from a dict {label: name} or from a list of names.
+/// Reads symbols from a table, a dict {label: name}, or a list of names.
 std::optional<Symbols> to_symbols(const char* op, const char* what, nb::handle symbols) {
   if (symbols.is_none()) return std::nullopt;
   Symbols out;
+  if (nb::isinstance<SymbolHandle>(symbols)) {
+    const SymbolTable& table = *nb::cast<const SymbolHandle&>(symbols).table;
+    require(
+        table.kind() == SymbolTable::Kind::list, op, what,
+        " must be a list of symbols, but it is a table of all characters; attach it to the graph");
+    for (size_t k = 0; k < table.symbols().size(); ++k) out[table.labels()[k]] = table.symbols()[k];
+    return out;
+  }
   const auto name = [&](nb::handle symbol) {
     std::string written;
     require(nb::try_cast(nb::str(symbol), written) && written.find('\0') == std::string::npos, op,
@@ -167,7 +175,8 @@ Write a graph in the DOT language of Graphviz. To render a picture, use :func:`d
 Args:
     graph: The graph.
     file_name: The file to write.
-    isymbols: Names of the input labels: a dict from labels to names, or a list of names.
+    isymbols: Names of the input labels: a :class:`SymbolTable`, a dict from labels to names, or a
+        list of names; by default the symbols of the graph.
     osymbols: Names of the output labels.
 
 Raises:

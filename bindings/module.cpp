@@ -36,6 +36,7 @@ NB_MODULE(_core, m) {
     return PyObject_IsTrue(is_daemon.ptr()) == 1;
   });
   init_function(m);
+  init_symbol_table(m);
   init_graph(m);
   init_ops(m);
   init_external_array(m);

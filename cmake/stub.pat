@@ -47,3 +47,14 @@ _core.Tokens.collapse$:
     def collapse(self, frames: Any, *, lengths: Any) -> list[list[int]]: ...
     @overload
     def collapse(self, frames: Any, *, lengths: Any = None) -> Any: ...
+
+# A symbol gives a label and a label a symbol. Tables can be changed, so they have no hash.
+_core.SymbolTable.__getitem__$:
+    \from typing import overload
+    @overload
+    def __getitem__(self, key: str) -> int: ...
+    @overload
+    def __getitem__(self, key: int) -> str: ...
+
+_core.SymbolTable.__hash__$:
+    __hash__ = None  # type: ignore[assignment]

@@ -6,6 +6,7 @@ from ._arcs import Arc
 from ._core import (
     Explanation,
     Graph,
+    SymbolTable,
     __version__,
     add,
     arc_posteriors,
@@ -79,6 +80,7 @@ __all__ = [
     "Arc",
     "Explanation",
     "Graph",
+    "SymbolTable",
     "__version__",
     "add",
     "arc_posteriors",

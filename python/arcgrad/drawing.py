@@ -11,9 +11,9 @@ from typing import TypeAlias
 
 from . import _files
 from ._arguments import checked
-from ._core import Graph, product_bound, to_dot
+from ._core import Graph, SymbolTable, product_bound, to_dot
 
-Symbols: TypeAlias = dict[int, str] | list[str]
+Symbols: TypeAlias = SymbolTable | dict[int, str] | list[str]
 
 FORMATS = ("svg", "png", "pdf")
 
@@ -55,7 +55,8 @@ def draw(
         graph: The graph.
         file_name: The file; its extension ``.svg``, ``.png`` or ``.pdf`` is the format. An
             existing file is replaced atomically.
-        isymbols: The names of the input labels, as a dict or a list; by default the numbers.
+        isymbols: The names of the input labels: a table, a dict or a list. By default the symbols
+            of the graph, or else the numbers.
         osymbols: The names of the output labels.
         max_size: The largest number of nodes, and of arcs, that is drawn.
         max_seconds: The time limit of the layout.

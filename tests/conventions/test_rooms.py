@@ -14,6 +14,7 @@ PUBLIC = {
     *("arcgrad.h", "ops.h"),
     *("runtime/error.h", "runtime/parallel.h", "runtime/buffer.h", "runtime/fork_safe_once.h"),
     *("core/semiring.h", "core/weights.h", "core/topology.h", "core/graph.h"),
+    "core/symbol_table.h",
     "autograd/autograd.h",
     *("tokens/tokens.h", "tokens/alignments.h", "tokens/trie.h"),
     "io/io.h",

@@ -277,6 +277,7 @@ READERS = [
     Reader("graph", ag.load, "graph", derive=damaged_graph, share=2),
     Reader("graph-text", ag.loadtxt, "graph.txt", share=2),
     Reader("graph-gtn", gtn.load, "graph"),
+    Reader("symbols", ag.SymbolTable.load, "symbols.txt"),
     Reader("counts", ag.ngram.Counts.load, "counts", share=2),
     Reader("counts-npz", ag.ngram.Counts.load, "counts.npz", derive=damaged_archive, share=2),
     Reader("arpa", ag.ngram.load_arpa, "model.arpa", share=2),

@@ -62,11 +62,13 @@ Product::Product(const char* op, const Graph& first, const Graph& second, Compos
       first_(first.snapshot()),
       second_(second.snapshot()),
       is_emissions_first_(!is_emissions(second)),
+      symbols_(compose_symbols(op, first, second)),
       compose_(std::move(compose)) {}
 
 const Deferred::Built& Product::built() const {
   once_.call([this] {
     Composed composed = compose_(op_, first_.topology(), second_.topology());
+    composed.arrays.symbols = symbols_;
     built_.topology = std::make_shared<Topology>(std::move(composed.arrays));
     const Moved inputs[] = {{first_, std::move(composed.first)},
                             {second_, std::move(composed.second)}};
@@ -83,14 +85,31 @@ const Rule& Product::rule() const {
   return *rule_;
 }
 
+const SymbolTables& symbols_of(const Graph& graph) {
+  return graph.product() ? graph.product()->symbols() : graph.topology().symbols();
+}
+
+SymbolTables compose_symbols(const char* op, const Graph& first, const Graph& second) {
+  const SymbolTables &x = symbols_of(first), &y = symbols_of(second);
+  if (x.empty() && y.empty()) return {};
+  const SymbolTablePtr matched = joined(op, x.output, y.input);
+  const auto is_acceptor = [](const Graph& graph) {
+    return (graph.product() ? graph.product()->graph() : graph).topology().is_acceptor();
+  };
+  return {x.input || !is_acceptor(first) ? x.input : matched,
+          y.output || !is_acceptor(second) ? y.output : matched};
+}
+
 const Product* Graph::product() const {
   return static_cast<const Product*>(state_->deferred.get());
 }
 
 Graph compose_eagerly(const char* op, const Graph& first, const Graph& second,
                       const Compose& compose) {
+  SymbolTables symbols = compose_symbols(op, first, second);
   Composed composed = compose(op, first.topology(), second.topology());
-  return record_moves(op, std::move(composed.arrays),
+  composed.arrays.symbols = std::move(symbols);
+  return record_moves(op, std::make_shared<Topology>(std::move(composed.arrays)),
                       {{first, std::move(composed.first)}, {second, std::move(composed.second)}});
 }
 
@@ -109,6 +128,7 @@ Graph extend_product(const char* op, const Graph& deferred, const Graph& other,
   // Whether the side of g that is matched with the other graph is not matched with the emissions.
   const bool is_outer_free = product.side() == (is_other_second ? Side::input : Side::output);
   if (!is_outer_free && !is_other_acceptor && !g.topology().is_acceptor()) return nullptr;
+  compose_symbols(op, is_other_second ? deferred : other, is_other_second ? other : deferred);
   if (tracks(deferred)) product.bypass();
   const Graph graph = is_other_second ? compose_eagerly(op, g, other, compose)
                                       : compose_eagerly(op, other, g, compose);

@@ -32,6 +32,7 @@ class Product final : public Deferred {
   /// The side of graph() whose labels are matched with the emissions.
   Side side() const { return is_emissions_first_ ? Side::input : Side::output; }
   DType dtype() const override { return promote(first_.dtype(), second_.dtype()); }
+  const SymbolTables& symbols() const { return symbols_; }
 
   const Built& built() const override;
   bool is_built() const { return once_.is_done(); }
@@ -42,12 +43,19 @@ class Product final : public Deferred {
   const char* op_;
   Graph first_, second_;
   bool is_emissions_first_;
+  SymbolTables symbols_;
   Compose compose_;
   mutable ForkSafeOnce once_;
   mutable Built built_;
   mutable std::unique_ptr<const Rule> rule_;
 };
 
+/// The symbols of a graph, without building its arcs if it is a product.
+const SymbolTables& symbols_of(const Graph& graph);
+/// The symbols of a composition: those of the input labels of `first` and the output labels of
+/// `second`. Labels that an acceptor passes on keep their symbols. Throws unless the symbols of
+/// the labels that are matched agree.
+SymbolTables compose_symbols(const char* op, const Graph& first, const Graph& second);
 /// Whether one of two explicit graphs is emissions, so that their composition is a product.
 bool is_deferrable(const Graph& first, const Graph& second);
 /// The composition, recorded under the name of `op`. It is deferred if is_deferrable(), or if one

@@ -10,6 +10,7 @@ Arrays renumber(const Topology& from, std::span<const int32_t> node, int32_t num
                 std::span<const int32_t> arcs) {
   Arrays out;
   out.num_nodes = num_nodes;
+  out.symbols = from.symbols();
   const auto rename = [&](std::span<const int32_t> nodes, Column& to) {
     for (int32_t n : nodes)
       if (node[n] >= 0) to.push_back(node[n]);

@@ -207,6 +207,13 @@ Graph record_moves(const char* op, TopologyPtr topology, std::vector<Moved> inpu
 }
 
 Graph record_moves(const char* op, Arrays arrays, std::vector<Moved> inputs) {
+  if (arrays.symbols.empty())
+    for (const Moved& input : inputs) {
+      const SymbolTables& symbols = input.graph.topology().symbols();
+      if (symbols.empty()) continue;
+      arrays.symbols.input = joined(op, arrays.symbols.input, symbols.input);
+      arrays.symbols.output = joined(op, arrays.symbols.output, symbols.output);
+    }
   return record_moves(op, std::make_shared<Topology>(std::move(arrays)), std::move(inputs));
 }
 

@@ -73,7 +73,7 @@ std::unique_ptr<Rule> make_moves_rule(std::span<const Moved> inputs);
 /// The output of an op that only moves weights, recorded if the inputs are tracked. It has the
 /// widest dtype of the inputs.
 Graph record_moves(const char* op, TopologyPtr topology, std::vector<Moved> inputs);
-/// The same with a new topology.
+/// The same with a new topology. Without symbols it takes those of the inputs, which must agree.
 Graph record_moves(const char* op, Arrays arrays, std::vector<Moved> inputs);
 
 /// The same graph with weights of another dtype.

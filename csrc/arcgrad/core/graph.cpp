@@ -185,6 +185,16 @@ void Graph::make_accept(int32_t node) {
   insert(edit().accept, node);
 }
 
+void Graph::set_symbols(SymbolTables symbols) {
+  materialize();
+  TopologyPtr& topology = state_->topology;
+  // Only the labels have other names, so the place on the tape stays.
+  if (is_sole(topology) && topology->is_pristine())
+    const_cast<Topology&>(*topology).pristine().symbols = std::move(symbols);
+  else
+    topology = std::make_shared<Topology>(topology, std::move(symbols));
+}
+
 const TopologyPtr& Graph::topology_ptr() const {
   return state_->deferred ? state_->deferred->built().topology : state_->topology;
 }

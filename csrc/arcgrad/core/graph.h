@@ -42,6 +42,9 @@ class Graph {
   void make_start(int32_t node);
   void make_accept(int32_t node);
 
+  /// Attaches symbols to the labels; null removes them. Earlier results do not change.
+  void set_symbols(SymbolTables symbols);
+
   const Topology& topology() const { return *topology_ptr(); }
   const TopologyPtr& topology_ptr() const;
   /// Contiguous weights, one per arc.

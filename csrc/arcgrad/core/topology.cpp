@@ -178,6 +178,8 @@ Topology::Topology(int32_t frames, int32_t labels) : dense_(Dense{frames, labels
 
 Topology::Topology(std::shared_ptr<const Topology> base, Change change)
     : base_(std::move(base)), change_(change) {
+  const SymbolTables& symbols = base_->symbols();
+  arrays_.symbols = {symbols.of(change.ilabel), symbols.of(change.olabel)};
   // A base never has a base itself: the two changes are combined.
   if (base_->base_) {
     const Change& first = base_->change_;
@@ -189,6 +191,15 @@ Topology::Topology(std::shared_ptr<const Topology> base, Change change)
   arrays_.start = base_->arrays_.start;
   arrays_.accept = base_->arrays_.accept;
   if (change_.is_reversed) arrays_.start.swap(arrays_.accept);
+}
+
+Topology::Topology(std::shared_ptr<const Topology> base, SymbolTables symbols)
+    : Topology(std::move(base), Change{}) {
+  if (base_->dense_) {  // has no arrays to share
+    dense_ = base_->dense_;
+    base_.reset();
+  }
+  arrays_.symbols = std::move(symbols);
 }
 
 bool Topology::is_start(int32_t node) const { return contains(arrays_.start, node); }
@@ -262,7 +273,7 @@ const TopologyPtr& Topology::sorted(Side side) const {
     for (size_t k = 0; k < index.arc.size(); ++k)
       is_sorted &= index.arc[k] == static_cast<int32_t>(k);
     if (is_sorted) return nullptr;
-    Arrays out{num_nodes(), arrays_.start, arrays_.accept, {}, {}, {}, {}};
+    Arrays out{num_nodes(), arrays_.start, arrays_.accept, {}, {}, {}, {}, arrays_.symbols};
     out.dst.assign(index.dst.begin(), index.dst.end());
     out.src.resize(index.arc.size());
     for (int32_t n = 0; n < num_nodes(); ++n)

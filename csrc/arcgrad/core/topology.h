@@ -21,17 +21,12 @@
 #include <string_view>
 #include <vector>
 
+#include "arcgrad/core/symbol_table.h"
 #include "arcgrad/runtime/buffer.h"
 #include "arcgrad/runtime/fork_safe_once.h"
 #include "arcgrad/runtime/parallel.h"
 
 namespace arcgrad {
-
-/// The label of arcs that consume or emit nothing.
-inline constexpr int32_t kEpsilon = -1;
-
-/// The input or the output side of an arc.
-enum class Side : uint8_t { input, output };
 
 /// Throws if `count` nodes or arcs are too many for int32 ids.
 void require_size(std::string_view op, std::string_view what, int64_t count);
@@ -76,6 +71,7 @@ struct Arrays {
   Column start, accept;
   /// One entry per arc. `olabel` may be empty if both labels are equal on every arc.
   Column src, dst, ilabel, olabel;
+  SymbolTables symbols = {};
 };
 
 class Topology;
@@ -97,6 +93,8 @@ class Topology {
     Side ilabel = Side::input, olabel = Side::output;
   };
   Topology(std::shared_ptr<const Topology> base, Change change);
+  /// The base with other symbols.
+  Topology(std::shared_ptr<const Topology> base, SymbolTables symbols);
   Topology(const Topology&) = delete;
   Topology& operator=(const Topology&) = delete;
 
@@ -131,6 +129,7 @@ class Topology {
   std::span<const int32_t> ilabel() const { return label(Side::input); }
   std::span<const int32_t> olabel() const { return label(Side::output); }
   const Arrays& arrays() const;
+  const SymbolTables& symbols() const { return arrays_.symbols; }
 
   /// Whether every arc has the same label on both sides.
   bool is_acceptor() const;

@@ -12,7 +12,8 @@
 #include "arcgrad/runtime/interrupt_poll.h"
 
 // The binary format: a header, the start nodes, the accept nodes, src, dst, ilabel, olabel
-// (transducers only), the weights, and the CRC-64/XZ of all of it, in the byte order of the writer.
+// (transducers only), the weights, the symbols of both sides if there are any, and the CRC-64/XZ of
+// all of it, in the byte order of the writer.
 
 namespace arcgrad {
 namespace {
@@ -31,8 +32,12 @@ struct Header {
   uint32_t kind = kAcceptor;
   /// For a dense linear graph: frames, labels, 0, 0.
   int32_t num_nodes = 0, num_arcs = 0, num_start = 0, num_accept = 0;
+  /// The bytes of the symbols of each side; kSame if the output side has those of the input side.
+  uint64_t isymbols = 0, osymbols = 0;
 };
-static_assert(sizeof(Header) == 40 && std::has_unique_object_representations_v<Header>);
+static_assert(sizeof(Header) == 56 && std::has_unique_object_representations_v<Header>);
+
+constexpr uint64_t kSame = ~uint64_t{0}, kMostSymbols = uint64_t{1} << 40;
 
 using Checksum = uint64_t;
 
@@ -95,6 +100,12 @@ class Reader {
     return out;
   }
 
+  SymbolTablePtr get_symbols(uint64_t size, const char* op) {
+    if (size == 0) return nullptr;
+    at_ += size;
+    return std::make_shared<const SymbolTable>(symbols_from_bytes({at_ - size, size}, op));
+  }
+
  private:
   void get(void* to, size_t size) {
     if (size > 0) std::memcpy(to, at_, size);
@@ -106,6 +117,7 @@ class Reader {
 bool is_valid(const Header& h) {
   if (h.dtype > 1 || h.kind > kDense) return false;
   if (std::min({h.num_nodes, h.num_arcs, h.num_start, h.num_accept}) < 0) return false;
+  if (h.isymbols > kMostSymbols || (h.osymbols > kMostSymbols && h.osymbols != kSame)) return false;
   if (h.kind != kDense) return true;
   constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
   return h.num_nodes < kMax && int64_t{h.num_nodes} * h.num_arcs <= kMax && h.num_start == 0 &&
@@ -118,7 +130,15 @@ uint64_t size_of(const Header& h) {
   const auto arcs = static_cast<uint64_t>(h.kind == kDense ? int64_t{h.num_nodes} * h.num_arcs
                                                            : int64_t{h.num_arcs});
   const auto ids = static_cast<uint64_t>(int64_t{h.num_start} + h.num_accept) + columns * arcs;
-  return sizeof(Header) + 4 * ids + (h.dtype == 0 ? 4 : 8) * arcs + sizeof(Checksum);
+  const uint64_t symbols = h.isymbols + (h.osymbols == kSame ? 0 : h.osymbols);
+  return sizeof(Header) + 4 * ids + (h.dtype == 0 ? 4 : 8) * arcs + symbols + sizeof(Checksum);
+}
+
+SymbolTables get_symbols(Reader& reader, const Header& h, const char* op) {
+  SymbolTables out;
+  out.input = reader.get_symbols(h.isymbols, op);
+  out.output = h.osymbols == kSame ? out.input : reader.get_symbols(h.osymbols, op);
+  return out;
 }
 
 /// `name` identifies the data in error messages.
@@ -153,7 +173,9 @@ Graph parse(std::string_view bytes, const char* op, const std::string& name) {
   if (h.kind == kDense) {
     auto topology = std::make_shared<Topology>(h.num_nodes, h.num_arcs);
     Weights weights = reader.get_weights(topology->num_arcs(), dtype);
-    return {std::move(topology), std::move(weights), true};
+    Graph graph(std::move(topology), std::move(weights), true);
+    if (h.isymbols + h.osymbols > 0) graph.set_symbols(get_symbols(reader, h, op));
+    return graph;
   }
   Arrays arrays;
   arrays.num_nodes = h.num_nodes;
@@ -164,6 +186,7 @@ Graph parse(std::string_view bytes, const char* op, const std::string& name) {
   arrays.ilabel = reader.get_ids(h.num_arcs);
   if (h.kind == kTransducer) arrays.olabel = reader.get_ids(h.num_arcs);
   Weights weights = reader.get_weights(h.num_arcs, dtype);
+  arrays.symbols = get_symbols(reader, h, op);
   // A correct checksum does not prove that the writer produced a valid graph.
   try {
     return Graph::from_arrays(std::move(arrays), std::move(weights));
@@ -190,6 +213,11 @@ std::string to_bytes(const Graph& graph) {
     h.num_start = static_cast<int32_t>(topology.start().size());
     h.num_accept = static_cast<int32_t>(topology.accept().size());
   }
+  const auto& [input, output] = topology.symbols();
+  const std::string isymbols = input ? to_bytes(*input) : std::string();
+  const std::string osymbols = output && output != input ? to_bytes(*output) : std::string();
+  h.isymbols = isymbols.size();
+  h.osymbols = output && output == input ? kSame : osymbols.size();
   std::string out;
   out.reserve(size_of(h));
   put(out, &h, 1);
@@ -203,6 +231,7 @@ std::string to_bytes(const Graph& graph) {
     const auto values = weights.view<decltype(zero)>();
     put(out, values.data(), values.size());
   });
+  out.append(isymbols).append(osymbols);
   const Checksum sum = checksum(out);
   put(out, &sum, 1);
   return out;

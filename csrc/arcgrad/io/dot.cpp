@@ -25,13 +25,16 @@ void put_escaped(std::string& out, std::string_view label) {
   }
 }
 
-void put_label(std::string& out, int32_t label, const Symbols* symbols, const char* side) {
+void put_label(std::string& out, int32_t label, const Symbols* symbols, const SymbolTablePtr& own,
+               const char* side) {
   if (symbols != nullptr) {
     const auto found = symbols->find(label);
     if (found != symbols->end()) return put_escaped(out, found->second);
     require(label == kEpsilon, "write_dot", "the ", side,
             " symbols must name every label, but label ", label, " is missing");
   }
+  if (const auto symbol = own && label != kEpsilon ? own->symbol(label) : std::nullopt)
+    return put_escaped(out, *symbol);
   out += label == kEpsilon ? "ε" : std::to_string(label);
 }
 
@@ -51,9 +54,11 @@ std::string to_dot(const Graph& graph, const Symbols* isymbols, const Symbols* o
   const std::vector<double> weights = graph.weights_to_vector();
   const bool has_weights = std::ranges::any_of(weights, [](double w) { return w != 0; });
   // With different symbols for the two sides, even an acceptor is drawn as a transducer.
+  const SymbolTables& own = topology.symbols();
   const bool same_symbols = osymbols == nullptr || osymbols == isymbols ||
                             (isymbols != nullptr && *osymbols == *isymbols);
-  const bool has_output = !topology.is_acceptor() || !same_symbols;
+  const bool same_own = isymbols != nullptr || own.input == own.output;
+  const bool has_output = !topology.is_acceptor() || !same_symbols || !same_own;
 
   std::string out =
       "digraph {\n"
@@ -74,10 +79,10 @@ std::string to_dot(const Graph& graph, const Symbols* isymbols, const Symbols* o
   for (size_t a = 0; a < weights.size(); ++a) {
     poll();
     out += "  " + std::to_string(src[a]) + " -> " + std::to_string(dst[a]) + " [label=\"";
-    put_label(out, ilabel[a], isymbols, "input");
+    put_label(out, ilabel[a], isymbols, own.input, "input");
     if (has_output) {
       out += ':';
-      put_label(out, olabel[a], osymbols, "output");
+      put_label(out, olabel[a], osymbols, own.output, "output");
     }
     if (has_weights) put_weight(out, weights[a]);
     out += "\"]\n";

@@ -35,11 +35,24 @@ std::string to_text(const Graph& graph);
 /// The graph that this text describes. Errors start with `op`.
 Graph from_text(std::string_view content, const char* op = "from_text");
 
-/// The names of labels.
+/// Writes symbols in OpenFst's text format, where epsilon has the id 0 and a label is the id minus
+/// one.
+void save_symbols(const std::string& file_name, const SymbolTable& table);
+/// Reads the same format.
+SymbolTable load_symbols(const std::string& file_name);
+std::string to_text(const SymbolTable& table);
+/// `name` identifies the content in error messages.
+SymbolTable symbols_from_text(std::string_view content, const std::string& name = "the text");
+/// The symbols as bytes, for pickle and for files of graphs.
+std::string to_bytes(const SymbolTable& table);
+SymbolTable symbols_from_bytes(std::string_view bytes, const char* op = "symbols_from_bytes");
+
+/// The names of labels in a drawing, which need not be unique.
 using Symbols = std::unordered_map<int32_t, std::string>;
 
 /// The graph in the DOT language of Graphviz. Arcs of an acceptor are labelled `p/w`, those of a
-/// transducer `p:r/w`. Weights are omitted if all are 0. Labels without symbols are numbers.
+/// transducer `p:r/w`. Weights are omitted if all are 0. By default the symbols are
+/// those of the graph; labels without symbols are numbers.
 std::string to_dot(const Graph& graph, const Symbols* isymbols = nullptr,
                    const Symbols* osymbols = nullptr);
 /// Writes the same to a file.

@@ -417,7 +417,8 @@ Graph record_lattice(const Graph& graph, const Graph& emissions, const SearchLat
     graph_arcs[at] = a.arc;
     emission_arcs[at] = a.frame < 0 ? -1 : a.frame * labels + ilabel[a.arc];
   }
-  return record_moves(kOp, std::move(out),
+  out.symbols = compose_symbols(kOp, emissions, graph);
+  return record_moves(kOp, std::make_shared<Topology>(std::move(out)),
                       {{graph, ArcMap::gather(std::move(graph_arcs))},
                        {emissions, ArcMap::gather(std::move(emission_arcs))}});
 }

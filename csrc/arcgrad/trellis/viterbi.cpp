@@ -83,8 +83,9 @@ struct BestBatch {
       chain = topology.is_acceptor() ? chain_arrays(std::move(labels))
                                      : path_arrays(topology, graph_arcs);
     }
+    chain.symbols = symbols_of(plan.examples[i].product);
     return record_moves(
-        op, std::move(chain),
+        op, std::make_shared<Topology>(std::move(chain)),
         {{graph, ArcMap::gather(std::move(graph_arcs))},
          {plan.emissions[plan.examples[i].emissions], ArcMap::gather(std::move(emission_arcs))}});
   }
