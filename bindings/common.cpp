@@ -389,6 +389,8 @@ Graph to_graph_like(const char* op, const char* what, const Graph& like, nb::han
   Weights weights = to_weights(op, values, like.dtype());
   require(weights.size() == like.num_arcs(), op, what, " must have one entry per arc, ",
           like.num_arcs(), " in all, but there are ", weights.size());
+  // An array speaks of arcs, and node weights are 0.
+  while (weights.size() < like.num_weights()) weights.append(0.0);
   return {like.topology_ptr(), std::move(weights)};
 }
 

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <limits>
 
+#include "arcgrad/algorithms/node_weights.h"
 #include "arcgrad/autograd/backward.h"
 #include "common.h"
 
@@ -71,6 +72,7 @@ std::vector<Graph> borrow_graphs(const Graph& graph, nb::handle owner, uintptr_t
   auto source = std::make_shared<ExternalArray>();
   source->owner = memory.owner;
   source->dtype = memory.dtype;
+  refuse_node_weights("graph", graph);
   const TopologyPtr& topology = graph.topology_ptr();
   const auto& dense = topology->dense();
   source->rows = dense ? dense->frames : 1;
@@ -98,6 +100,7 @@ std::vector<Graph> borrow_parts(const std::vector<Graph>& graphs, nb::handle own
     // The gradient of a dense linear graph is a matrix, but here leaves are parts of one row.
     require(!graph.topology().dense(), "graph",
             "graphs of a list must not be dense and linear, but element ", weights.size(), " is");
+    refuse_node_weights("graph", graph);
     const int64_t begin = source->bounds.back(), count = graph.num_arcs();
     source->leaves.push_back(graph.topology_ptr());
     source->bounds.push_back(begin + count);
@@ -111,7 +114,10 @@ using Factors = nb::ndarray<const double, nb::shape<-1>, nb::c_contig, nb::devic
 /// The weights of all graphs, concatenated.
 nb::object read_weights(const std::vector<Graph>& graphs, bool is_double) {
   int64_t size = 0;
-  for (const Graph& graph : graphs) size += graph.num_arcs();
+  for (const Graph& graph : graphs) {
+    refuse_node_weights("weights", graph);
+    size += graph.num_arcs();
+  }
   return dispatch(is_double ? DType::float64 : DType::float32, [&](auto kind) {
     using T = decltype(kind);
     auto* const buffer = new T[static_cast<size_t>(std::max<int64_t>(size, 1))];

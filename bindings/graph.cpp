@@ -26,10 +26,15 @@ std::string describe_arc(const Topology& t, const Weights& weights, int32_t a) {
   return text("  ", t.src()[a], " -> ", t.dst()[a], "  ", label, "/", weights[a]);
 }
 
-std::string describe_nodes(std::span<const int32_t> nodes) {
+/// "[0, 2]", or "[0/0.5, 2/0]" with the weights of the nodes, if the graph has them.
+std::string describe_nodes(std::span<const int32_t> nodes, const Graph& graph,
+                           int32_t first_weight) {
   std::string out = "[";
-  for (size_t i = 0; i < std::min<size_t>(nodes.size(), 8); ++i)
+  for (size_t i = 0; i < std::min<size_t>(nodes.size(), 8); ++i) {
     out += (i ? ", " : "") + std::to_string(nodes[i]);
+    if (graph.has_node_weights())
+      out += text("/", graph.raw_weights()[first_weight + static_cast<int64_t>(i)]);
+  }
   return out + (nodes.size() > 8 ? ", ...]" : "]");
 }
 
@@ -50,10 +55,11 @@ std::string describe(const Graph& graph) {
   constexpr int32_t kShown = 10;
   if (is_unbuilt(graph)) return describe_product(graph);
   const Topology& t = materialize(graph).topology();
-  std::string out =
-      text("Graph(", t.num_nodes(), t.num_nodes() == 1 ? " node, " : " nodes, ", t.num_arcs(),
-           t.num_arcs() == 1 ? " arc, " : " arcs, ", "start ", describe_nodes(t.start()),
-           ", accept ", describe_nodes(t.accept()), ", ", name_of(graph.dtype()));
+  std::string out = text("Graph(", t.num_nodes(), t.num_nodes() == 1 ? " node, " : " nodes, ",
+                         t.num_arcs(), t.num_arcs() == 1 ? " arc, " : " arcs, ", "start ",
+                         describe_nodes(t.start(), graph, t.first_start_weight()), ", accept ",
+                         describe_nodes(t.accept(), graph, t.first_accept_weight()), ", ",
+                         name_of(graph.dtype()));
   if (t.dense()) out += text(", linear ", t.dense()->frames, " x ", t.dense()->labels);
   if (graph.product()) out += ", product";
   if (graph.calc_grad()) out += ", calc_grad";
@@ -117,8 +123,28 @@ Graph(2 nodes, 1 arc, start [0], accept [1], float32, calc_grad)
   graph
       .def(
           "add_node",
-          [](Graph& self, Flag start, Flag accept) { return self.add_node(start, accept); },
-          "start"_a = false, "accept"_a = false, "Adds a node and returns its id.")
+          [](Graph& self, Flag start, Flag accept, std::optional<double> start_weight,
+             std::optional<double> accept_weight) {
+            return self.add_node(start, accept, start_weight, accept_weight);
+          },
+          "start"_a = false, "accept"_a = false, nb::kw_only(), "start_weight"_a = nb::none(),
+          "accept_weight"_a = nb::none(), R"(
+Adds a node and returns its id.
+
+A weight of a start or accept node is added to the score of every path that starts or ends there.
+It gives the graph *node weights*: of the other start and accept nodes they are 0.
+
+>>> import arcgrad as ag
+>>> g = ag.Graph()
+>>> g.add_node(start=True)
+0
+>>> g.add_node(accept=True, accept_weight=-0.5)
+1
+>>> g.add_arc(0, 1, 2, weight=2.0)
+0
+>>> ag.viterbi_score(g).item()
+1.5
+)")
       .def(
           "add_arc",
           [](Graph& self, int64_t src, int64_t dst, const Label& ilabel,
@@ -140,14 +166,30 @@ Graph(2 nodes, 1 arc, start [0], accept [1], float32, calc_grad)
           "number, or a symbol of the table of its side.")
       .def(
           "make_start",
-          [](Graph& self, int64_t node) { self.make_start(check_node(self, "make_start", node)); },
-          "node"_a, "Makes a node a start node.")
+          [](Graph& self, int64_t node, std::optional<double> weight) {
+            self.make_start(check_node(self, "make_start", node), weight);
+          },
+          "node"_a, "weight"_a = nb::none(), "Makes a node a start node, with a weight if given.")
       .def(
           "make_accept",
-          [](Graph& self, int64_t node) {
-            self.make_accept(check_node(self, "make_accept", node));
+          [](Graph& self, int64_t node, std::optional<double> weight) {
+            self.make_accept(check_node(self, "make_accept", node), weight);
           },
-          "node"_a, "Makes a node an accept node.");
+          "node"_a, "weight"_a = nb::none(), "Makes a node an accept node, with a weight if given.")
+      .def(
+          "set_start_weight",
+          [](Graph& self, int64_t node, double weight) {
+            self.set_start_weight(check_node(self, "set_start_weight", node), weight);
+          },
+          "node"_a, "weight"_a,
+          "Replaces the weight of a start node. Earlier results do not change.")
+      .def(
+          "set_accept_weight",
+          [](Graph& self, int64_t node, double weight) {
+            self.set_accept_weight(check_node(self, "set_accept_weight", node), weight);
+          },
+          "node"_a, "weight"_a,
+          "Replaces the weight of an accept node. Earlier results do not change.");
 
   def_graph_access(graph);
 

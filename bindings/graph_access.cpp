@@ -36,6 +36,7 @@ nb::object view_weights(const Graph& graph) {
   const auto& dense = graph.topology().dense();
   Weights weights = graph.raw_weights();
   if (!weights.layout().is_contiguous() && !dense) weights = weights.contiguous();
+  if (graph.has_node_weights()) weights.truncate(graph.num_arcs());
   return dispatch(weights.dtype(), [&](auto kind) {
     using Array = nb::ndarray<nb::numpy, const decltype(kind)>;
     std::vector<size_t> shape{static_cast<size_t>(weights.size())};
@@ -49,6 +50,16 @@ nb::object view_weights(const Graph& graph) {
     return nb::cast(Array(weights.data(), shape.size(), shape.data(), keep_alive(weights.owner()),
                           strides.data()),
                     nb::rv_policy::reference);
+  });
+}
+
+/// The weights of the start or accept nodes as an array of the dtype of the graph.
+nb::object copy_node_weights(const std::vector<double>& values, DType dtype) {
+  const Weights weights = Weights::from(values, dtype);
+  return dispatch(dtype, [&](auto kind) {
+    using Array = nb::ndarray<nb::numpy, decltype(kind), nb::ndim<1>>;
+    return nb::cast(
+        Array(const_cast<void*>(weights.data()), {values.size()}, keep_alive(weights.owner())));
   });
 }
 
@@ -108,7 +119,24 @@ void def_graph_access(nb::class_<Graph>& graph) {
           "Whether the graph has no cycle.")
       .def(
           "is_acceptor", [](const Graph& self) { return self.topology().is_acceptor(); },
-          "Whether every arc has the same label on both sides.");
+          "Whether every arc has the same label on both sides.")
+      .def(
+          "has_node_weights", [](const Graph& self) { return self.has_node_weights(); },
+          "Whether start and accept nodes have weights.")
+      .def(
+          "start_weights",
+          [](const Graph& self) {
+            return copy_node_weights(materialize(self).start_weights(), self.dtype());
+          },
+          nb::sig("def start_weights(self) -> " ARCGRAD_WEIGHTS),
+          "A copy of the weights of the start nodes, in the order of :meth:`start`.")
+      .def(
+          "accept_weights",
+          [](const Graph& self) {
+            return copy_node_weights(materialize(self).accept_weights(), self.dtype());
+          },
+          nb::sig("def accept_weights(self) -> " ARCGRAD_WEIGHTS),
+          "A copy of the weights of the accept nodes, in the order of :meth:`accept`.");
 
   graph
       .def(
@@ -213,7 +241,7 @@ void def_graph_access(nb::class_<Graph>& graph) {
             self.set_weights(to_weights("set_weights", weights, self.dtype()));
           },
           "weights"_a.none(), nb::sig("def set_weights(self, weights: object) -> None"), R"(
-Replaces the weights by a copy of an array-like of any shape with one entry per arc.
+Replaces the weights of the arcs by a copy of an array-like of any shape with one entry per arc.
 
 Earlier results and their gradients do not change: they use the old weights.
 

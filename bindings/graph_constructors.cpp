@@ -1,5 +1,6 @@
 // Binds the functions that make graphs from arrays and of simple shapes.
 
+#include <algorithm>
 #include <array>
 
 #include "graph.h"
@@ -13,9 +14,46 @@ void check_dtype(const char* op, DType given, DType wanted) {
           ", but dtype is ", name_of(wanted));
 }
 
+/// Weights that a caller gives, or None.
+struct GivenWeights {
+  const char* name;
+  const char* of;
+  nb::handle values;
+  size_t count;
+};
+
+/// The given weights one after the other in one buffer. Those that are None are 0.
+Weights join_weights(const char* op, std::span<const GivenWeights> parts,
+                     std::optional<DType> dtype) {
+  std::vector<Weights> given(parts.size());
+  DType widest = DType::float32;
+  int64_t size = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    size += static_cast<int64_t>(parts[i].count);
+    if (parts[i].values.is_none()) continue;
+    given[i] = to_weights(op, parts[i].values, dtype);
+    widest = promote(widest, given[i].dtype());
+    if (parts.size() == 1) return given[0];
+    require(given[i].size() == static_cast<int64_t>(parts[i].count), op, parts[i].name,
+            " must have one entry per ", parts[i].of, ", ", parts[i].count, " in all, but it has ",
+            given[i].size());
+  }
+  Weights out = Weights::zeros(size, dtype.value_or(widest));
+  dispatch(out.dtype(), [&](auto kind) {
+    auto* to = out.fill<decltype(kind)>().data();
+    for (size_t i = 0; i < parts.size(); to += parts[i++].count)
+      if (given[i]) {
+        const Weights part = given[i].cast(out.dtype());
+        std::ranges::copy(part.view<decltype(kind)>(), to);
+      }
+  });
+  return out;
+}
+
 Graph from_arrays(nb::handle src, nb::handle dst, nb::handle ilabel, nb::handle olabel,
                   nb::handle weight, nb::handle start, nb::handle accept,
                   std::optional<int64_t> num_nodes, nb::handle dtype, Flag calc_grad,
+                  nb::handle start_weights, nb::handle accept_weights,
                   const std::optional<SymbolHandle>& isymbols,
                   const std::optional<SymbolHandle>& osymbols) {
   const char* op = "from_arrays";
@@ -34,9 +72,13 @@ Graph from_arrays(nb::handle src, nb::handle dst, nb::handle ilabel, nb::handle 
   arrays.accept = to_ints(op, "accept", accept);
   std::optional<DType> kind;
   if (!dtype.is_none()) kind = to_dtype(op, dtype);
-  Weights weights = weight.is_none()
-                        ? Weights::zeros(static_cast<int64_t>(count), kind.value_or(DType::float32))
-                        : to_weights(op, weight, kind);
+  arrays.has_node_weights = !start_weights.is_none() || !accept_weights.is_none();
+  std::vector<GivenWeights> parts{{"weight", "arc", weight, count}};
+  if (arrays.has_node_weights) {
+    parts.push_back({"start_weights", "start node", start_weights, arrays.start.size()});
+    parts.push_back({"accept_weights", "accept node", accept_weights, arrays.accept.size()});
+  }
+  Weights weights = join_weights(op, parts, kind);
   if (num_nodes) {
     arrays.num_nodes = to_int32(op, "num_nodes", *num_nodes);
   } else {
@@ -157,12 +199,15 @@ void def_graph_constructors(nb::module_& m, nb::class_<Graph>& graph) {
   graph.def_static("from_arrays", &from_arrays, "src"_a.none(), "dst"_a.none(), "ilabel"_a.none(),
                    "olabel"_a = nb::none(), "weight"_a = nb::none(), nb::kw_only(),
                    "start"_a.none(), "accept"_a.none(), "num_nodes"_a = nb::none(),
-                   "dtype"_a = nb::none(), "calc_grad"_a = true, "isymbols"_a = nb::none(),
+                   "dtype"_a = nb::none(), "calc_grad"_a = true, "start_weights"_a = nb::none(),
+                   "accept_weights"_a = nb::none(), "isymbols"_a = nb::none(),
                    "osymbols"_a = nb::none(),
                    nb::sig("def from_arrays(src: object, dst: object, ilabel: object, "
                            "olabel: object | None = None, weight: object | None = None, *, "
                            "start: object, accept: object, num_nodes: int | None = None, "
                            "dtype: object | None = None, calc_grad: bool = True, "
+                           "start_weights: object | None = None, "
+                           "accept_weights: object | None = None, "
                            "isymbols: SymbolTable | None = None, "
                            "osymbols: SymbolTable | None = None) -> Graph"),
                    R"(
@@ -180,6 +225,9 @@ Args:
         so start and accept nodes without arcs need it.
     dtype: By default float64 if the weights are floats of more than 32 bits, else float32.
     calc_grad: Whether backward computes a gradient for this graph.
+    start_weights: Weights of the start nodes, in the order of ``start``. If these or
+        ``accept_weights`` are given, the graph has node weights; the others are 0.
+    accept_weights: Weights of the accept nodes, in the order of ``accept``.
     isymbols: The symbols of the input labels. ``ilabel`` may then be a list of symbols.
     osymbols: The symbols of the output labels; by default those of the input labels.
 

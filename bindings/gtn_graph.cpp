@@ -30,9 +30,10 @@ bool to_truth(const char* op, const char* what, nb::handle value) {
   return truth == 1;
 }
 
-/// Writes the weights as float32.
+/// Writes the weights of the arcs as float32.
 void write_floats(const Graph& graph, float* out) {
-  const Weights weights = materialize(graph).weights();
+  Weights weights = materialize(graph).weights();
+  weights.truncate(graph.num_arcs());
   dispatch(weights.dtype(), [&](auto kind) {
     std::ranges::transform(weights.view<decltype(kind)>(), out,
                            [](auto w) { return static_cast<float>(w); });

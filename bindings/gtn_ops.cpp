@@ -19,6 +19,15 @@ std::vector<GtnGraph> all_to_gtn(std::vector<Graph> graphs) {
   return out;
 }
 
+/// Refuses node weights, which gtn does not have.
+const GtnInput& checked(const char* op, const GtnInput& input) {
+  require(!input.graph.has_node_weights(), op,
+          "the graph must have no node weights, which gtn does not have, but it has ",
+          input.graph.num_weights() - input.graph.num_arcs(),
+          "; use the op of arcgrad in place of that of arcgrad.gtn");
+  return input;
+}
+
 gtn::Ordered ordered(const GtnInput& input) { return {input.graph, input.order}; }
 
 /// Ops of less work than this, in arcs, keep the GIL: where several threads run small graphs,
@@ -51,9 +60,9 @@ template <class Op>
 void def_unary(nb::module_& m, const char* name, const char* op_name, Op op) {
   m.def(
       name,
-      [op](const GtnInput& graph) {
+      [op_name, op](const GtnInput& graph) {
         const MaybeRelease release(is_small(graph.graph));
-        return to_gtn(op(graph));
+        return to_gtn(op(checked(op_name, graph)));
       },
       "graph"_a);
   m.def(
@@ -62,8 +71,9 @@ void def_unary(nb::module_& m, const char* name, const char* op_name, Op op) {
         nb::gil_scoped_release release;
         int64_t work = 0;
         for (const GtnInput& graph : graphs) work += work_of(graph.graph);
-        return all_to_gtn(
-            map_batch(op_name, graphs.size(), [&](size_t i) { return op(graphs[i]); }, work));
+        return all_to_gtn(map_batch(
+            op_name, graphs.size(), [&](size_t i) { return op(checked(op_name, graphs[i])); },
+            work));
       },
       "graphs"_a);
 }
@@ -73,9 +83,9 @@ template <class Op>
 void def_binary(nb::module_& m, const char* name, const char* op_name, Op op) {
   m.def(
       name,
-      [op](const GtnInput& first, const GtnInput& second) {
+      [op_name, op](const GtnInput& first, const GtnInput& second) {
         const MaybeRelease release(is_small(first.graph, second.graph));
-        return to_gtn(op(first, second));
+        return to_gtn(op(checked(op_name, first), checked(op_name, second)));
       },
       "first"_a, "second"_a);
   m.def(
@@ -92,7 +102,11 @@ void def_binary(nb::module_& m, const char* name, const char* op_name, Op op) {
           work += gtn::is_deferred(a, b) ? 1 : work_of(a) + work_of(b);
         }
         return all_to_gtn(map_batch(
-            op_name, size, [&](size_t i) { return op(at(first, i), at(second, i)); }, work));
+            op_name, size,
+            [&](size_t i) {
+              return op(checked(op_name, at(first, i)), checked(op_name, at(second, i)));
+            },
+            work));
       },
       "first"_a, "second"_a);
 }
@@ -119,14 +133,15 @@ void def_scores(nb::module_& m) {
       "gtn_forward_score",
       [](const GtnInput& graph) {
         const MaybeRelease release(is_small(graph.graph));
-        return to_gtn(gtn::forward_score(graph.graph));
+        return to_gtn(gtn::forward_score(checked("forward_score", graph).graph));
       },
       "graph"_a);
   m.def(
       "gtn_forward_score",
       [](const std::vector<GtnInput>& inputs) {
         std::vector<Graph> graphs;
-        for (const GtnInput& input : inputs) graphs.push_back(input.graph);
+        for (const GtnInput& input : inputs)
+          graphs.push_back(checked("forward_score", input).graph);
         nb::gil_scoped_release release;
         return all_to_gtn(gtn::forward_score(graphs));
       },
@@ -159,7 +174,7 @@ void init_gtn(nb::module_& m) {
         const int32_t in = to_int32("remove", "the input label", ilabel);
         const int32_t out = to_int32("remove", "the output label", olabel);
         nb::gil_scoped_release release;
-        return to_gtn(gtn::remove(graph.graph, in, out, graph.order));
+        return to_gtn(gtn::remove(checked("remove", graph).graph, in, out, graph.order));
       },
       "graph"_a, "ilabel"_a, "olabel"_a);
   m.def(

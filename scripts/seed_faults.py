@@ -47,7 +47,7 @@ FAULTS = {
         "tests/ops/test_every_op.py",
     ),
     "concatenation goes on at node 0 instead of the start nodes": Fault(
-        "algorithms/concat.cpp", ", to));", ", 0 * to));", "tests/ops/test_every_op.py"
+        "algorithms/concat.cpp", ", {to, i + 1});", ", {0 * to, i + 1});", "tests/ops/test_every_op.py"
     ),
     "the last of equally good arcs is taken": Fault(
         "algorithms/path_scores_best.cpp",
@@ -63,7 +63,7 @@ FAULTS = {
     ),
     "a weight that is not a number is scored": Fault(
         "algorithms/path_scores.cpp",
-        "  require_scorable(options.op, weights);\n  table_",
+        "  require_scorable(options.op, t, weights);\n  table_",
         "  table_",
         "tests/api/test_bad_input.py",
     ),

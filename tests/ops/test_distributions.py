@@ -49,7 +49,7 @@ def test_costs_of_impossible_arcs_are_not_read():
 
 @pytest.mark.parametrize("cost", [math.nan, math.inf, -math.inf])
 def test_costs_are_finite(cost):
-    with pytest.raises(ValueError, match=r"expected: costs must be finite, but arc 1 has cost"):
+    with pytest.raises(ValueError, match=r"expected: costs must be finite, but that of arc 1 is"):
         ag.expected(fork(0.0, 0.0), [1.0, cost])
 
 

@@ -53,7 +53,8 @@ class Arc(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A graph as plain lists."""
+    """A graph as plain lists. Node weights are those of epsilon arcs: from one more node to each
+    start node, and from each accept node to another one."""
 
     num_nodes: int
     start: list[int]
@@ -67,9 +68,15 @@ Path = tuple[Arc, ...]
 def table(graph: ag.Graph) -> Table:
     labels = graph.src_nodes(), graph.dst_nodes(), graph.ilabels(), graph.olabels()
     columns = [column.tolist() for column in labels]
-    rows = zip(*columns, graph.weights_to_list(), strict=True)
-    arcs = [Arc(a, *row) for a, row in enumerate(rows)]
-    return Table(graph.num_nodes(), graph.start().tolist(), graph.accept().tolist(), arcs)
+    rows = list(zip(*columns, graph.weights_to_list(), strict=True))
+    num_nodes, start, accept = graph.num_nodes(), graph.start().tolist(), graph.accept().tolist()
+    if graph.has_node_weights():
+        first, last, silent = num_nodes, num_nodes + 1, (ag.epsilon, ag.epsilon)
+        weights = graph.start_weights().tolist(), graph.accept_weights().tolist()
+        rows += [(first, n, *silent, w) for n, w in zip(start, weights[0], strict=True)]
+        rows += [(n, last, *silent, w) for n, w in zip(accept, weights[1], strict=True)]
+        num_nodes, start, accept = num_nodes + 2, [first], [last]
+    return Table(num_nodes, start, accept, [Arc(a, *row) for a, row in enumerate(rows)])
 
 
 def paths(graph: ag.Graph) -> list[Path]:
@@ -167,6 +174,12 @@ def strings(graph: ag.Graph, plus=LOG) -> Language:
 
 def distances(graph: ag.Graph, plus=LOG, *, reverse=False) -> dict[int, float]:
     """Per node, the joined scores of all paths from the starts (reverse: to the accepts)."""
+    reached = all_distances(graph, plus, reverse=reverse)
+    return {node: reached[node] for node in range(graph.num_nodes())}
+
+
+def all_distances(graph: ag.Graph, plus=LOG, *, reverse=False) -> dict[int, float]:
+    """The same for all nodes of `table`."""
     num_nodes, start, accept, arcs = table(graph)
     step = np.full((num_nodes, num_nodes), -math.inf)
     for arc in arcs:
@@ -178,8 +191,8 @@ def distances(graph: ag.Graph, plus=LOG, *, reverse=False) -> dict[int, float]:
 
 def total(graph: ag.Graph, plus=LOG) -> float:
     """The joined scores of all paths of a graph with cycles."""
-    reached = distances(graph, plus)
-    return float(plus.reduce([reached[n] for n in graph.accept().tolist()], initial=-math.inf))
+    reached = all_distances(graph, plus)
+    return float(plus.reduce([reached[n] for n in table(graph).accept], initial=-math.inf))
 
 
 class Accepted:
@@ -204,7 +217,8 @@ def chain(graph: ag.Graph) -> list[tuple[int, int, float]] | None:
     if graph.num_nodes() == 0:
         return None
     (path,) = paths(graph)
-    assert len(path) == graph.num_arcs() == graph.num_nodes() - 1
+    assert len(path) == len(table(graph).arcs)
+    assert graph.num_arcs() == graph.num_nodes() - 1
     return trace(path)
 
 
@@ -214,12 +228,13 @@ def trace(path: Path) -> list[tuple[int, int, float]]:
 
 def chains(graph: ag.Graph) -> list[list[tuple[int, int, float]]]:
     """The labels and weights along each path of a union of chains, in order."""
-    _, start, _, arcs = table(graph)
-    ends = [*start[1:], graph.num_nodes()]
-    return [
-        trace(tuple(arc for arc in arcs if low <= arc.src < high))
-        for low, high in zip(start, ends, strict=True)
-    ]
+    arcs, start = table(graph).arcs, graph.start().tolist()
+    found = []
+    for low, high in zip(start, [*start[1:], graph.num_nodes()], strict=True):
+        own = [arc for arc in arcs if low <= arc.src < high]
+        own[:0] = [arc for arc in arcs if arc.src >= graph.num_nodes() and arc.dst == low]
+        found.append(trace(tuple(own)))
+    return found
 
 
 def item(graph: ag.Graph) -> float:
@@ -363,7 +378,8 @@ def arc_posteriors_tropical(num_arcs: int, found: list[Path]) -> list[float]:
 
 def expected_counts(graph: ag.Graph) -> list[float]:
     """How often a path of a graph with cycles takes each arc, on average."""
-    before, after, log_sum = distances(graph), distances(graph, reverse=True), total(graph)
+    before, after = all_distances(graph), all_distances(graph, reverse=True)
+    log_sum = total(graph)
     values = [before[arc.src] + arc.weight + after[arc.dst] for arc in table(graph).arcs]
     return [math.exp(value - log_sum) if value > -math.inf else 0.0 for value in values]
 
@@ -521,15 +537,15 @@ def with_count(meaning):
 
 
 def counted_paths(graph):
-    return graph.num_arcs(), paths(graph)
+    return len(table(graph).arcs), paths(graph)
 
 
 def counted_simple_paths(graph):
-    return graph.num_arcs(), simple_paths(graph)
+    return len(table(graph).arcs), simple_paths(graph)
 
 
 def weight_list(graph):
-    return graph.weights_to_list()
+    return [arc.weight for arc in table(graph).arcs]
 
 
 def one(strategy):

@@ -10,7 +10,8 @@ import math
 
 import hypothesis.strategies as st
 import numpy as np
-from tools import build, build_from_arrays, with_weights
+from tools import build, build_from_arrays, set_weights, with_weights
+from tools import weights as all_weights
 
 import arcgrad as ag
 
@@ -60,8 +61,12 @@ def graphs(
     max_nodes=5,
     max_arcs=8,
     num_labels=2,
+    node_weights=False,
 ):
-    """A float64 graph with `calc_grad`; acyclic unless asked otherwise."""
+    """A float64 graph with `calc_grad`; acyclic unless asked otherwise.
+
+    `node_weights` says whether it has them; None: every third graph has.
+    """
     num_nodes = draw(st.integers(min_nodes, max_nodes))
     start, accept = (draw(subsets(num_nodes)) for _ in range(2))
     # Without cycles arcs go up along a drawn order, so node ids are in no particular order.
@@ -94,7 +99,12 @@ def graphs(
         more = st.lists(one_of_each(ends, labels, values), max_size=max_arcs - len(arcs))
         arcs = draw(more) + arcs if draw(st.booleans()) else arcs + draw(more)
     make = build_from_arrays if draw(st.booleans()) else build
-    return make(num_nodes, start, accept, arcs)
+    graph = make(num_nodes, start, accept, arcs)
+    if draw(st.integers(0, 2)) == 2 if node_weights is None else node_weights:
+        count = len(start) + len(accept)
+        ends = st.lists(st.sampled_from(values), min_size=count, max_size=count)
+        set_weights(graph, [*graph.weights_to_list(), *draw(ends)])
+    return graph
 
 
 def acceptors(**options):
@@ -123,8 +133,8 @@ def distinct(strategy):
     """Graphs of a strategy in which no two different sums of weights are equal."""
 
     def shift(graph):
-        roots = np.sqrt(np.arange(2.0, graph.num_arcs() + 2)) / 100
-        return with_weights(graph, graph.weights_to_numpy() + roots)
+        values = all_weights(graph)
+        return with_weights(graph, values + np.sqrt(np.arange(2.0, len(values) + 2)) / 100)
 
     return strategy.map(shift)
 
@@ -176,7 +186,8 @@ def closable(draw, *, cyclic=False, **options):
 def same_structure(draw, strategy):
     """Two graphs that differ in their weights only."""
     first = draw(strategy)
-    values = draw(st.lists(grid(), min_size=first.num_arcs(), max_size=first.num_arcs()))
+    count = len(all_weights(first))
+    values = draw(st.lists(grid(), min_size=count, max_size=count))
     finite = [max(value, -4.0) for value in values]
     return first, with_weights(first, finite)
 

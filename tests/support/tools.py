@@ -36,11 +36,23 @@ def build_from_arrays(num_nodes, start, accept, arcs, *, dtype="float64", calc_g
 
 
 def with_weights(graph, weights, *, calc_grad=True):
-    """A new leaf with the structure of `graph` and these weights."""
+    """A new leaf with the structure of `graph` and these weights, of arcs or of everything."""
     leaf = copy.copy(graph)
     leaf.calc_grad = calc_grad
-    leaf.set_weights(weights)
-    return leaf
+    return set_weights(leaf, weights)
+
+
+def set_weights(graph, weights):
+    """Set the weights of arcs and, if there are more values, the node weights."""
+    values = np.ravel(weights)
+    graph.set_weights(values[: graph.num_arcs()])
+    if len(values) > graph.num_arcs():
+        rest = iter(values[graph.num_arcs() :].tolist())
+        for node in graph.start().tolist():
+            graph.set_start_weight(node, next(rest))
+        for node in graph.accept().tolist():
+            graph.set_accept_weight(node, next(rest))
+    return graph
 
 
 def with_dtype(graph, dtype):
@@ -59,6 +71,8 @@ def with_dtype(graph, dtype):
         accept=graph.accept(),
         num_nodes=graph.num_nodes(),
         dtype=dtype,
+        start_weights=graph.start_weights() if graph.has_node_weights() else None,
+        accept_weights=graph.accept_weights() if graph.has_node_weights() else None,
     )
 
 
@@ -74,12 +88,18 @@ def snapshot(graph):
         graph.olabels().tolist(),
         str(graph.dtype),
         graph.weights_to_numpy().tobytes(),
+        graph.has_node_weights(),
+        graph.start_weights().tobytes(),
+        graph.accept_weights().tobytes(),
     )
 
 
 def weights(graph):
-    """The weights of a graph as a flat float64 array."""
-    return np.asarray(graph.weights_to_numpy(), np.float64).ravel()
+    """The weights of a graph, with node weights, as a flat float64 array."""
+    parts = [graph.weights_to_numpy()]
+    if graph.has_node_weights():
+        parts += [graph.start_weights(), graph.accept_weights()]
+    return np.concatenate(parts).astype(np.float64)
 
 
 def acceptor(*words, weight=0.0, dtype="float64", calc_grad=True):

@@ -1,8 +1,10 @@
 #include "arcgrad/algorithms/best_path.h"
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
+#include "arcgrad/algorithms/node_weights.h"
 #include "arcgrad/algorithms/path_scores.h"
 
 // The Viterbi algorithm: best scores in the tropical semiring from the accept nodes backwards, with
@@ -52,7 +54,7 @@ void ViterbiScoreRule::add(std::span<const Weights> deltas,
 
 std::vector<Graph> ViterbiScoreRule::record(std::span<const Graph> deltas,
                                             const std::vector<bool>&) const {
-  Gradient grad(topology_->num_arcs(), dtype_);
+  Gradient grad(topology_->num_weights(), dtype_);
   const Weights delta[] = {deltas[0].weights()};
   Gradient* const grads[] = {&grad};
   add(delta, grads);
@@ -64,8 +66,9 @@ std::vector<Graph> ViterbiScoreRule::record(std::span<const Graph> deltas,
 }  // namespace
 
 BestPath find_best_path(const char* op, const Graph& graph) {
-  const Topology& t = graph.topology();
-  const PathScores scores(graph.topology_ptr(), graph.weights(), t.accept(),
+  const TopologyPtr& topology = expanded(graph.topology_ptr());
+  const Topology& t = *topology;
+  const PathScores scores(topology, graph.weights(), t.accept(),
                           {.op = op,
                            .direction = Direction::reverse,
                            .semiring = Semiring::tropical,
@@ -110,7 +113,13 @@ Arrays chain_arrays(Column labels) {
   return out;
 }
 
-Arrays path_arrays(const Topology& topology, std::span<const int32_t> arcs) {
+void move_start_weight(const Topology& topology, std::span<int32_t> of_path) {
+  if (topology.has_node_weights() && !of_path.empty())
+    std::rotate(of_path.begin(), of_path.begin() + 1, of_path.end() - 1);
+}
+
+Arrays path_arrays(const Topology& topology, std::span<const int32_t> weights) {
+  const auto arcs = weights.first(weights.size() - (topology.has_node_weights() ? 2 : 0));
   const auto labels = [&](std::span<const int32_t> from) {
     Column out(arcs.size());
     for (size_t k = 0; k < arcs.size(); ++k) out[k] = from[arcs[k]];
@@ -118,10 +127,12 @@ Arrays path_arrays(const Topology& topology, std::span<const int32_t> arcs) {
   };
   Arrays out = chain_arrays(labels(topology.ilabel()));
   if (!topology.is_acceptor()) out.olabel = labels(topology.olabel());
+  out.has_node_weights = topology.has_node_weights();
   return out;
 }
 
 Graph record_path(const char* op, const Graph& graph, Column arcs) {
+  move_start_weight(graph.topology(), arcs);
   Arrays chain = path_arrays(graph.topology(), arcs);
   return record_moves(op, std::move(chain), {{graph, ArcMap::gather(std::move(arcs))}});
 }

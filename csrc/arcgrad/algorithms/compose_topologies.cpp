@@ -98,6 +98,7 @@ class Composition {
   }
   /// Node n has the arcs [begin(n), begin(n + 1)).
   int32_t begin(int32_t node) const { return offset_[node]; }
+  Pair pair(int32_t node) const { return ids_.pair(node); }
   int32_t dst(int32_t arc) const { return dst_[arc]; }
   Parents parents(int32_t arc) const { return parents_[arc]; }
 
@@ -257,6 +258,23 @@ std::vector<bool> find_coaccessible(const Composition& composition) {
   return kept;
 }
 
+/// Appends the node weights of both inputs that those of the composition add up.
+void add_node_weights(const char* op, const Composition& composition, const std::vector<bool>& kept,
+                      const Topology& first, const Topology& second, Column& map1, Column& map2) {
+  InterruptPoll poll;
+  for (int32_t n = 0; n < composition.num_start(); ++n, poll())
+    if (kept[n]) {
+      map1.push_back(first.start_weight(composition.pair(n).first));
+      map2.push_back(second.start_weight(composition.pair(n).second));
+    }
+  for (int32_t n = 0; n < composition.num_nodes(); ++n, poll())
+    if (kept[n] && composition.is_accept(n)) {
+      map1.push_back(first.accept_weight(composition.pair(n).first));
+      map2.push_back(second.accept_weight(composition.pair(n).second));
+    }
+  require_size(op, "weights", std::ssize(map1));
+}
+
 /// About what an arc of the search takes, with its share of the nodes, and a copy in the result.
 constexpr int64_t kBytesPerArc = 64;
 
@@ -326,6 +344,9 @@ Composed compose_topologies(const char* op, const Topology& topology1, const Top
     }
   }
   if (out.ilabel == out.olabel) out.olabel = Column();
+  out.has_node_weights = topology1.has_node_weights() || topology2.has_node_weights();
+  if (out.has_node_weights)
+    add_node_weights(op, composition, kept, topology1, topology2, map1, map2);
   return {std::move(out), ArcMap::gather(std::move(map1)), ArcMap::gather(std::move(map2))};
 }
 

@@ -17,13 +17,12 @@ Graph concat_as(const char* op, const std::vector<Graph>& graphs) {
     joined.arrays.start = joined.arrays.accept = {0};
     return std::move(joined).record();
   }
-  for (int32_t n : graphs.front().topology().start()) joined.arrays.start.push_back(n);
-  for (int32_t n : graphs.back().topology().accept())
-    joined.arrays.accept.push_back(joined.node(graphs.size() - 1, n));
+  joined.add_starts(0);
+  joined.add_accepts(graphs.size() - 1);
   for (size_t i = 0; i + 1 < graphs.size(); ++i)
     for (int32_t from : graphs[i].topology().accept())
       for (int32_t to : graphs[i + 1].topology().start())
-        joined.add_epsilon(joined.node(i, from), joined.node(i + 1, to));
+        joined.add_epsilon({from, i}, {to, i + 1});
   return std::move(joined).record();
 }
 

@@ -75,8 +75,8 @@ Connected trim(const Topology& t) {
     num_arcs += (node[src[a]] | node[dst[a]]) >= 0 ? 1 : 0;
   }
   arcs.resize(num_arcs);
-  auto topology = std::make_shared<const Topology>(renumber(t, node, num_nodes, arcs));
-  return {std::move(topology), std::move(arcs)};
+  Arrays arrays = renumber(t, node, num_nodes, arcs);
+  return {std::make_shared<const Topology>(std::move(arrays)), std::move(arcs)};
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace arcgrad {
 struct Connected {
   /// Null if that is the whole topology.
   std::shared_ptr<const Topology> topology;
-  /// The arcs that are kept, ascending.
+  /// The arcs that are kept, ascending, and then the node weights that are.
   Column arcs;
 };
 

@@ -77,7 +77,7 @@ class DistancesRule final : public Rule {
   }
   std::vector<Graph> record(std::span<const Graph> deltas,
                             const std::vector<bool>&) const override {
-    Gradient grad(graph_.num_arcs(), graph_.dtype());
+    Gradient grad(graph_.num_weights(), graph_.dtype());
     add_gradient(*distances_, deltas[0].weights(), grad);
     const Graph inputs[] = {graph_, deltas[0]};
     std::unique_ptr<Rule> rule;

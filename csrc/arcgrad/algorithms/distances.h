@@ -12,8 +12,8 @@ namespace arcgrad {
 /// The path scores of some nodes as outputs of an op.
 struct Distances {
   PathScores scores;
-  /// For each arc of the graph on which the scores were computed, the arc of the op's input, or -1.
-  /// Empty if the two graphs are the same.
+  /// For each arc of the graph on which the scores were computed, the weight of the op's input, or
+  /// -1. Empty if that graph is the input, in the form expanded().
   Column arcs;
   /// The node of each output.
   Column nodes;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "arcgrad/algorithms/node_weights.h"
 #include "arcgrad/runtime/error.h"
 #include "arcgrad/runtime/interrupt_poll.h"
 
@@ -20,14 +21,15 @@ namespace arcgrad {
 namespace {
 
 /// The costs as a tangent in float64; arcs that no path takes cost 0.
-Weights to_tangent(const char* op, const Weights& weights, const Weights& costs) {
+Weights to_tangent(const char* op, const Graph& graph, const Weights& costs) {
+  const Weights weights = graph.weights();
   Weights tangent = Weights::uninitialized(costs.size(), DType::float64);
   const auto out = tangent.fill<double>();
   for (int64_t a = 0; a < costs.size(); ++a) {
     const double cost = costs[a];
     const bool is_possible = weights[a] > kNegInf;
-    require(!is_possible || std::isfinite(cost), op, "costs must be finite, but arc ", a,
-            " has cost ", cost);
+    require(!is_possible || std::isfinite(cost), op, "costs must be finite, but that of ",
+            describe_weight(expanded(graph.topology()), a), " is ", cost);
     out[a] = is_possible ? cost : 0.0;
   }
   return tangent;
@@ -75,7 +77,7 @@ struct Layers {
 void add_expectation_hvp(const char* op, const Graph& graph, const LogPartition& partition,
                          const Weights& costs, const Weights& tangent, double sign, double factor,
                          Weights& grad) {
-  const Layers layers(graph.topology(), graph.weights(), costs, sign);
+  const Layers layers(expanded(graph.topology()), graph.weights(), costs, sign);
   const LogPartition layered(op, layers.graph, true);
   if (layered.value() == kNegInf) return;  // there is no cost of this sign
   const ArcMap fold = ArcMap::gather(layers.arc_of).transpose();
@@ -146,7 +148,7 @@ class ExpectationRule final : public Rule {
     std::vector<Graph> grads(2, nullptr);
     if (wanted[0]) {
       const double delta = deltas[0].item();
-      Weights hvp = Weights::zeros(e_.graph.num_arcs(), DType::float64);
+      Weights hvp = Weights::zeros(e_.graph.num_weights(), DType::float64);
       e_.partition->add_hvp(e_.costs, 1.0, hvp);
       Weights value = Weights::zeros(hvp.size(), e_.graph.dtype());
       ArcMap::identity().apply(hvp, value, delta);
@@ -176,7 +178,7 @@ std::shared_ptr<const LogPartition> partition_of(const char* op, const Graph& gr
 
 Graph record_expectation(const char* op, const Graph& graph,
                          std::shared_ptr<const LogPartition> partition, const Graph& costs) {
-  Weights tangent = to_tangent(op, graph.weights(), costs.weights());
+  Weights tangent = to_tangent(op, graph, costs.weights());
   Weights value = Weights::scalar(partition->jvp(tangent));
   const Graph inputs[] = {graph, costs};
   std::unique_ptr<Rule> rule;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "arcgrad/algorithms/node_weights.h"
+
 // With Z the sum over accepted paths of exp(score), the gradient of log Z is the posterior of each
 // arc, and the Hessian times a tangent is the tangent of the posteriors. Both come from PathScores,
 // seeded at each accept node with the probability of ending there.
@@ -48,9 +50,13 @@ class ForwardScoreRule final : public Rule {
 }  // namespace
 
 LogPartition::LogPartition(const char* op, const Graph& graph, bool keep)
-    : scores_(graph.topology_ptr(), graph.weights(), graph.topology().start(),
-              {.op = op, .keep = keep, .targets = graph.topology().accept()}) {
-  const auto accept = graph.topology().accept();
+    : LogPartition(op, expanded(graph.topology_ptr()), graph.weights(), keep) {}
+
+LogPartition::LogPartition(const char* op, const TopologyPtr& topology, const Weights& weights,
+                           bool keep)
+    : scores_(topology, weights, topology->start(),
+              {.op = op, .keep = keep, .targets = topology->accept()}) {
+  const auto accept = topology->accept();
   accept_.assign(accept.begin(), accept.end());
   double top = kNegInf;
   for (int32_t n : accept_) top = std::max(top, posterior_.emplace_back(scores_.score(n)));
@@ -95,7 +101,7 @@ void LogPartition::add_hvp(const Weights& tangent, double factor, Weights& grad)
 Graph record_posteriors(const char* op, const Graph& graph,
                         std::shared_ptr<const LogPartition> partition, const Graph& delta,
                         DType dtype) {
-  Gradient posteriors(graph.num_arcs(), dtype);
+  Gradient posteriors(graph.num_weights(), dtype);
   const double factor = delta.item();
   partition->add_posteriors(factor, posteriors);
   const Graph inputs[] = {graph, delta};

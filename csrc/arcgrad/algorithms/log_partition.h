@@ -26,6 +26,7 @@ class LogPartition {
   void add_hvp(const Weights& tangent, double factor, Weights& grad) const;
 
  private:
+  LogPartition(const char* op, const TopologyPtr& topology, const Weights& weights, bool keep);
   Buffer<double> seed(double factor) const;
   double mean(const Buffer<double>& score_tangent) const;
 

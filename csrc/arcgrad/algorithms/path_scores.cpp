@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "arcgrad/algorithms/node_weights.h"
 #include "arcgrad/algorithms/path_scores_acyclic.h"
 #include "arcgrad/algorithms/path_scores_best.h"
 #include "arcgrad/algorithms/path_scores_cyclic.h"
@@ -26,7 +27,7 @@
 
 namespace arcgrad {
 
-void require_scorable(const char* op, const Weights& weights) {
+void require_scorable(const char* op, const Topology& topology, const Weights& weights) {
   dispatch(weights.dtype(), [&](auto kind) {
     const auto values = weights.view<decltype(kind)>();
     int32_t bad = 0;  // an integer, so that the loop is vectorized
@@ -35,7 +36,9 @@ void require_scorable(const char* op, const Weights& weights) {
       return;
     for (size_t a = 0; a < values.size(); ++a)
       require(values[a] < std::numeric_limits<decltype(kind)>::infinity(), op,
-              "weights must be finite or -inf, but arc ", a, " has weight ", values[a]);
+              "weights must be finite or -inf, but ",
+              describe_weight(topology, static_cast<int64_t>(a)),
+              topology.is_expanded() ? " is " : " has weight ", values[a]);
   });
 }
 
@@ -53,7 +56,7 @@ PathScores::PathScores(TopologyPtr topology, const Weights& weights,
     acyclic_ = AcyclicForward::run(t.out(), weights, sources, options.keep);
     if (acyclic_) return;
   }
-  require_scorable(options.op, weights);
+  require_scorable(options.op, t, weights);
   table_.is_reverse = !is_forward;
   table_.order = t.order().nodes;
   if (!is_forward) std::reverse(table_.order.begin(), table_.order.end());

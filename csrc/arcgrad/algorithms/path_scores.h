@@ -11,14 +11,16 @@
 
 namespace arcgrad {
 
-/// Throws, naming `op` and the first arc whose weight is NaN or +inf, if there is one.
-void require_scorable(const char* op, const Weights& weights);
+/// Throws, naming `op` and the first arc whose weight is NaN or +inf, if there is one. The topology
+/// is expanded().
+void require_scorable(const char* op, const Topology& topology, const Weights& weights);
 
 /// The score of all paths from some source nodes to each node, and the derivatives of these scores
 /// with respect to the weights.
 class PathScores {
  public:
-  /// Throws if a weight is NaN or +inf, naming the arc, or if a cycle diverges, naming its nodes.
+  /// The topology is expanded(). Throws if a weight is NaN or +inf, naming the arc, or if a cycle
+  /// diverges, naming its nodes.
   PathScores(TopologyPtr topology, const Weights& weights, std::span<const int32_t> sources,
              const PathOptions& options);
 

@@ -72,7 +72,7 @@ const Deferred::Built& Product::built() const {
     built_.topology = std::make_shared<Topology>(std::move(composed.arrays));
     const Moved inputs[] = {{first_, std::move(composed.first)},
                             {second_, std::move(composed.second)}};
-    built_.weights = move_weights(built_.topology->num_arcs(), dtype(), inputs);
+    built_.weights = move_weights(built_.topology->num_weights(), dtype(), inputs);
     auto rule = make_moves_rule(inputs);
     rule->op = op_;
     rule_ = std::move(rule);

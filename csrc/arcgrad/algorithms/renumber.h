@@ -9,8 +9,12 @@
 namespace arcgrad {
 
 /// The arrays of a topology with new ids. Node n becomes node[n] < `num_nodes`, or is removed if
-/// that is negative. Arc k is arc `arcs[k]` of `from`, neither of whose nodes may be removed.
+/// that is negative. Arc k is arc `arcs[k]` of `from`, neither of whose nodes may be removed. The
+/// indices of the node weights are appended to `arcs`, which then selects all weights.
 Arrays renumber(const Topology& from, std::span<const int32_t> node, int32_t num_nodes,
-                std::span<const int32_t> arcs);
+                Column& arcs);
+
+/// The same arcs, followed by all node weights of a topology.
+Column with_node_weights(Column arcs, const Topology& topology);
 
 }  // namespace arcgrad

@@ -125,10 +125,10 @@ class MovesRule final : public Rule {
 Graph make_moves(const char* op, TopologyPtr topology, DType dtype, std::vector<Moved> inputs) {
   Weights out;
   if (inputs.size() == 1 && inputs[0].map.is_identity() && inputs[0].factor == 1.0 &&
-      inputs[0].graph.num_arcs() == topology->num_arcs())
+      inputs[0].graph.num_weights() == topology->num_weights())
     out = inputs[0].graph.weights().cast(dtype);  // shares the buffer if the dtype is the same
   else
-    out = move_weights(topology->num_arcs(), dtype, inputs);
+    out = move_weights(topology->num_weights(), dtype, inputs);
   std::vector<Graph> graphs;
   graphs.reserve(inputs.size());
   for (const Moved& input : inputs) graphs.push_back(input.graph);

@@ -7,6 +7,8 @@
 // (scatter, the transpose). The output is the sum over the inputs of factor * map * weights; the
 // gradient is the transposed map times the delta. All derivatives are therefore arc maps too.
 //
+// Here an arc is an index among all weights of a graph, and a node weight counts as an arc.
+//
 // Invariant: the entries of a gather are arcs of the input, or -1 for output arcs that take none.
 // Cost: O(output arcs) per input, and no memory for shifts and identities.
 
@@ -65,7 +67,7 @@ struct Moved {
   double factor = 1.0;
 };
 
-/// The output weights of an op that moves weights, for `size` arcs.
+/// The output weights of an op that moves weights, for `size` weights.
 Weights move_weights(int64_t size, DType dtype, std::span<const Moved> inputs);
 /// The rule of an op that only moves weights.
 std::unique_ptr<Rule> make_moves_rule(std::span<const Moved> inputs);

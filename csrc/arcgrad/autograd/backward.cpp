@@ -127,7 +127,7 @@ std::vector<Graph> grad(std::span<const Graph> outputs, std::span<const Graph> i
     Graph g = walk.gradient(*vars[i], inputs[i].topology_ptr());
     grads.push_back(g ? g
                       : Graph(inputs[i].topology_ptr(),
-                              Weights::zeros(inputs[i].num_arcs(), inputs[i].dtype())));
+                              Weights::zeros(inputs[i].num_weights(), inputs[i].dtype())));
   }
   return grads;
 }
@@ -182,7 +182,7 @@ std::vector<std::vector<Graph>> record_grad(
   for (size_t k = 0; k < out.size(); ++k)
     for (size_t i = 0; i < out[k].size(); ++i)
       if (const TopologyPtr& topology = sources[k]->leaves[i]; !out[k][i])
-        out[k][i] = Graph(topology, Weights::zeros(topology->num_arcs(), sources[k]->dtype));
+        out[k][i] = Graph(topology, Weights::zeros(topology->num_weights(), sources[k]->dtype));
   return out;
 }
 
@@ -190,10 +190,15 @@ std::vector<Graph> hvp(std::span<const Graph> outputs, std::span<const Graph> in
                        std::span<const Graph> vectors) {
   require(vectors.size() == inputs.size(), "hvp", "there must be one vector per input, ",
           inputs.size(), " in all, but there are ", vectors.size());
-  for (size_t i = 0; i < inputs.size(); ++i)
+  for (size_t i = 0; i < inputs.size(); ++i) {
     require(vectors[i].num_arcs() == inputs[i].num_arcs(), "hvp", "vector ", i,
             " must have one weight per arc of its input, ", inputs[i].num_arcs(),
             " in all, but it has ", vectors[i].num_arcs());
+    require(vectors[i].num_weights() == inputs[i].num_weights(), "hvp", "vector ", i,
+            " must have the node weights of its input, ",
+            inputs[i].num_weights() - inputs[i].num_arcs(), " in all, but it has ",
+            vectors[i].num_weights() - vectors[i].num_arcs());
+  }
   const std::vector<Graph> first = grad(outputs, inputs, {}, true);
   // A gradient that does not depend on the weights is not on the tape; its derivative is zero.
   std::vector<Graph> recorded, seeds;
@@ -205,7 +210,7 @@ std::vector<Graph> hvp(std::span<const Graph> outputs, std::span<const Graph> in
   if (!recorded.empty()) return grad(recorded, inputs, seeds);
   std::vector<Graph> zeros;
   for (const Graph& input : inputs)
-    zeros.emplace_back(input.topology_ptr(), Weights::zeros(input.num_arcs(), input.dtype()));
+    zeros.emplace_back(input.topology_ptr(), Weights::zeros(input.num_weights(), input.dtype()));
   return zeros;
 }
 

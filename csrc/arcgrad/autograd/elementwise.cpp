@@ -34,6 +34,9 @@ Graph widen_score(const Graph& graph) {
 }
 
 void require_same_structure(const char* op, const Topology& a, const Topology& b) {
+  require(a.has_node_weights() == b.has_node_weights(), op,
+          "both graphs must have the same structure, but only the ",
+          a.has_node_weights() ? "first" : "second", " has node weights");
   require(a.num_nodes() == b.num_nodes() && a.num_arcs() == b.num_arcs(), op,
           "both graphs must have the same structure, but the first has ", a.num_nodes(),
           " nodes and ", a.num_arcs(), " arcs, and the second ", b.num_nodes(), " nodes and ",

@@ -32,7 +32,7 @@ namespace {
 /// The seed gradient of root i in the dtype of the root; by default ones.
 Weights seed_weights(const char* op, const Graph& root, std::span<const Graph> seeds, size_t i) {
   if (seeds.empty()) {
-    Weights ones = Weights::uninitialized(root.num_arcs(), root.dtype());
+    Weights ones = Weights::uninitialized(root.num_weights(), root.dtype());
     dispatch(root.dtype(),
              [&](auto kind) { std::ranges::fill(ones.fill<decltype(kind)>(), decltype(kind){1}); });
     return ones;
@@ -40,6 +40,10 @@ Weights seed_weights(const char* op, const Graph& root, std::span<const Graph> s
   require(seeds[i].num_arcs() == root.num_arcs(), op,
           "a seed gradient needs one weight per arc of its graph, ", root.num_arcs(),
           " in all, but it has ", seeds[i].num_arcs());
+  require(seeds[i].num_weights() == root.num_weights(), op,
+          "a seed gradient needs the node weights of its graph, ",
+          root.num_weights() - root.num_arcs(), " in all, but it has ",
+          seeds[i].num_weights() - seeds[i].num_arcs());
   return seeds[i].weights().cast(root.dtype());
 }
 

@@ -14,11 +14,6 @@
 namespace arcgrad {
 namespace {
 
-void insert(Column& ascending, int32_t value) {
-  auto at = std::lower_bound(ascending.begin(), ascending.end(), value);
-  if (at == ascending.end() || *at != value) ascending.insert(at, value);
-}
-
 void check_node(const char* op, const char* what, int32_t node, int32_t num_nodes) {
   require(node >= 0 && node < num_nodes, op, "the ", what, " node must be one of the ", num_nodes,
           " nodes of the graph, but it is ", node);
@@ -41,6 +36,20 @@ void normalize_nodes(const char* what, Column& nodes, int32_t num_nodes) {
   if (!nodes.empty()) {
     check_node("from_arrays", what, nodes.front(), num_nodes);
     check_node("from_arrays", what, nodes.back(), num_nodes);
+  }
+}
+
+/// Sorts the weights of nodes, which begin at `first`, by node id.
+void sort_node_weights(const char* what, const Column& nodes, int64_t first, Weights& weights) {
+  if (std::ranges::is_sorted(nodes, std::less_equal())) return;
+  std::vector<std::pair<int32_t, double>> pairs;
+  for (const int32_t n : nodes)
+    pairs.emplace_back(n, weights[first + static_cast<int64_t>(pairs.size())]);
+  std::ranges::sort(pairs, {}, &std::pair<int32_t, double>::first);
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    require(i == 0 || pairs[i - 1].first != pairs[i].first, "from_arrays", "each ", what,
+            " node must have one weight, but node ", pairs[i].first, " is given twice");
+    weights.set(first + static_cast<int64_t>(i), pairs[i].second);
   }
 }
 
@@ -78,21 +87,30 @@ Graph::Graph(TopologyPtr topology, Weights weights, bool calc_grad)
 
 Graph Graph::from_arrays(Arrays arrays, Weights weights, bool calc_grad) {
   const size_t count = arrays.src.size();
-  require_size("from_arrays", "arcs", static_cast<int64_t>(count));
+  const auto num_node_weights =
+      arrays.has_node_weights ? std::ssize(arrays.start) + std::ssize(arrays.accept) : 0;
+  const int64_t num_weights = static_cast<int64_t>(count) + num_node_weights;
+  require_size("from_arrays", num_node_weights > 0 ? "weights" : "arcs", num_weights);
   require(arrays.num_nodes >= 0, "from_arrays", "num_nodes must be 0 or more, but it is ",
           arrays.num_nodes);
   require(arrays.dst.size() == count && arrays.ilabel.size() == count &&
               (arrays.olabel.empty() || arrays.olabel.size() == count) &&
-              weights.size() == static_cast<int64_t>(count),
+              weights.size() == num_weights,
           "from_arrays", "all arrays must have one entry per arc, but src has ", count, ", dst ",
           arrays.dst.size(), ", ilabel ", arrays.ilabel.size(), ", olabel ",
-          arrays.olabel.empty() ? count : arrays.olabel.size(), " and weight ", weights.size());
+          arrays.olabel.empty() ? count : arrays.olabel.size(), " and weight ",
+          weights.size() - num_node_weights);
   const int32_t last = arrays.num_nodes - 1;
   constexpr int32_t kMax = std::numeric_limits<int32_t>::max();
   check_range(arrays.src, 0, last, "src");
   check_range(arrays.dst, 0, last, "dst");
   check_range(arrays.ilabel, kEpsilon, kMax, "ilabel");
   check_range(arrays.olabel, kEpsilon, kMax, "olabel");
+  if (arrays.has_node_weights) {
+    const auto first = static_cast<int64_t>(count);
+    sort_node_weights("start", arrays.start, first, weights);
+    sort_node_weights("accept", arrays.accept, first + std::ssize(arrays.start), weights);
+  }
   normalize_nodes("start", arrays.start, arrays.num_nodes);
   normalize_nodes("accept", arrays.accept, arrays.num_nodes);
   return {std::make_shared<Topology>(std::move(arrays)), std::move(weights), calc_grad};
@@ -100,7 +118,7 @@ Graph Graph::from_arrays(Arrays arrays, Weights weights, bool calc_grad) {
 
 void Graph::leave_snapshot() {
   if (!state_->is_snapshot) return;
-  Graph out(state_->topology, state_->weights, state_->calc_grad);
+  Graph out(state_->topology, state_->all_weights(), state_->calc_grad);
   out.state_->deferred = state_->deferred;
   out.state_->var = state_->var;
   out.state_->grad = state_->grad;
@@ -130,18 +148,60 @@ Arrays& Graph::edit() {
   // The edited graph is a new leaf.
   state.var.reset();
   state.grad.reset();
-  return const_cast<Topology&>(*state.topology).pristine();
+  Arrays& arrays = const_cast<Topology&>(*state.topology).pristine();
+  if (arrays.has_node_weights) edit_node_weights(arrays);
+  return arrays;
 }
 
-int32_t Graph::add_node(bool start, bool accept) {
+NodeWeights& Graph::edit_node_weights(Arrays& arrays) {
+  GraphState& state = *state_;
+  if (state.node_weights) return *state.node_weights;
+  auto own = std::make_unique<NodeWeights>(NodeWeights{start_weights(), accept_weights()});
+  state.weights.truncate(std::ssize(arrays.src));
+  arrays.has_node_weights = true;
+  state.node_weights = std::move(own);
+  state.has_own_node_weights = true;
+  return *state.node_weights;
+}
+
+std::vector<double>* Graph::reserve_end(Arrays& arrays, bool is_start, bool has_weight) {
+  if (has_weight) edit_node_weights(arrays);
+  Column& nodes = is_start ? arrays.start : arrays.accept;
+  make_room(nodes);
+  NodeWeights* const own = state_->node_weights.get();
+  if (!own) return nullptr;
+  std::vector<double>& weights = is_start ? own->start : own->accept;
+  weights.reserve(nodes.capacity());
+  return &weights;
+}
+
+void Graph::insert_end(Arrays& arrays, int32_t node, bool is_start, std::optional<double> weight) {
+  std::vector<double>* const weights = reserve_end(arrays, is_start, weight.has_value());
+  Column& nodes = is_start ? arrays.start : arrays.accept;
+  const auto at = std::ranges::lower_bound(nodes, node);
+  const auto k = at - nodes.begin();
+  if (at == nodes.end() || *at != node) {
+    nodes.insert(at, node);
+    if (weights) weights->insert(weights->begin() + k, 0.0);
+  }
+  if (weight) (*weights)[static_cast<size_t>(k)] = *weight;
+}
+
+int32_t Graph::add_node(bool start, bool accept, std::optional<double> start_weight,
+                        std::optional<double> accept_weight) {
   require_size("add_node", "nodes", int64_t{num_nodes()} + 1);
+  require(start || !start_weight, "add_node",
+          "only a start node has a start weight, but start is false");
+  require(accept || !accept_weight, "add_node",
+          "only an accept node has an accept weight, but accept is false");
   Arrays& arrays = edit();
   // What may fail for lack of memory comes first, so that the graph then stays as it was.
-  if (start) make_room(arrays.start);
-  if (accept) make_room(arrays.accept);
-  const int32_t node = arrays.num_nodes++;
-  if (start) arrays.start.push_back(node);
-  if (accept) arrays.accept.push_back(node);
+  if (start) reserve_end(arrays, true, start_weight.has_value());
+  if (accept) reserve_end(arrays, false, accept_weight.has_value());
+  const int32_t node = arrays.num_nodes;
+  if (start) insert_end(arrays, node, true, start_weight);
+  if (accept) insert_end(arrays, node, false, accept_weight);
+  ++arrays.num_nodes;
   return node;
 }
 
@@ -175,14 +235,14 @@ int32_t Graph::add_arc(int32_t src, int32_t dst, int32_t ilabel, int32_t olabel,
   return static_cast<int32_t>(arrays.src.size()) - 1;
 }
 
-void Graph::make_start(int32_t node) {
+void Graph::make_start(int32_t node, std::optional<double> weight) {
   check_node("make_start", "start", node, num_nodes());
-  insert(edit().start, node);
+  insert_end(edit(), node, true, weight);
 }
 
-void Graph::make_accept(int32_t node) {
+void Graph::make_accept(int32_t node, std::optional<double> weight) {
   check_node("make_accept", "accept", node, num_nodes());
-  insert(edit().accept, node);
+  insert_end(edit(), node, false, weight);
 }
 
 void Graph::set_symbols(SymbolTables symbols) {
@@ -200,10 +260,10 @@ const TopologyPtr& Graph::topology_ptr() const {
 }
 Weights Graph::weights() const { return raw_weights().contiguous(); }
 const Weights& Graph::raw_weights() const {
-  return state_->deferred ? state_->deferred->built().weights : state_->weights;
+  return state_->deferred ? state_->deferred->built().weights : state_->all_weights();
 }
 DType Graph::dtype() const {
-  return state_->deferred ? state_->deferred->dtype() : state_->weights.dtype();
+  return state_->deferred ? state_->deferred->dtype() : state_->all_weights().dtype();
 }
 
 std::vector<int32_t> Graph::arcs_of(int32_t node, size_t end) const {
@@ -244,6 +304,10 @@ void Graph::set_weights(Weights weights) {
           num_arcs(), " in all, but got ", weights.size());
   materialize();
   if (state_->var && (state_->var->entry || state_->var->source)) state_->var.reset();
+  if (has_node_weights()) {
+    const Weights& old = state_->all_weights();
+    for (int64_t k = num_arcs(); k < old.size(); ++k) weights.append(old[k]);
+  }
   state_->weights = std::move(weights);
 }
 
@@ -253,9 +317,65 @@ void Graph::set_weights(std::span<const double> weights) {
 
 void Graph::set_weight(int32_t arc, double weight) {
   check_arc("set_weight", arc, num_arcs());
+  replace_weight(arc, weight);
+}
+
+void Graph::replace_weight(int32_t index, double weight) {
   materialize();
   if (state_->var && (state_->var->entry || state_->var->source)) state_->var.reset();
-  state_->weights.set(arc, weight);
+  state_->all_weights();
+  state_->weights.set(index, weight);
+}
+
+void Graph::set_start_weight(int32_t node, double weight) {
+  set_end_weight("set_start_weight", node, true, weight);
+}
+void Graph::set_accept_weight(int32_t node, double weight) {
+  set_end_weight("set_accept_weight", node, false, weight);
+}
+
+void Graph::set_end_weight(const char* op, int32_t node, bool is_start, double weight) {
+  check_node(op, "given", node, num_nodes());
+  const Topology& t = topology();
+  require(is_start ? t.is_start(node) : t.is_accept(node), op, "the node must be ",
+          is_start ? "a start" : "an accept", " node, but node ", node, " is not one; use ",
+          is_start ? "make_start" : "make_accept");
+  if (t.has_node_weights())
+    replace_weight(is_start ? t.start_weight(node) : t.accept_weight(node), weight);
+  else
+    insert_end(edit(), node, is_start, weight);
+}
+
+namespace {
+
+/// `count` weights from `first` on; zeros if the graph has no node weights.
+std::vector<double> node_weights(const Graph& graph, int32_t first, size_t count) {
+  std::vector<double> out(count);
+  if (!graph.has_node_weights()) return out;
+  const Weights& all = graph.raw_weights();
+  for (size_t k = 0; k < count; ++k) out[k] = all[first + static_cast<int64_t>(k)];
+  return out;
+}
+
+}  // namespace
+
+bool Graph::has_node_weights() const {
+  return state_->deferred ? state_->deferred->has_node_weights()
+                          : state_->topology->has_node_weights();
+}
+std::vector<double> Graph::start_weights() const {
+  const Topology& t = topology();
+  return node_weights(*this, t.first_start_weight(), t.start().size());
+}
+std::vector<double> Graph::accept_weights() const {
+  const Topology& t = topology();
+  return node_weights(*this, t.first_accept_weight(), t.accept().size());
+}
+
+std::vector<double> Graph::weights_to_vector() const {
+  std::vector<double> out = raw_weights().to_vector();
+  out.resize(static_cast<size_t>(num_arcs()));
+  return out;
 }
 
 bool Graph::calc_grad() const { return state_->calc_grad; }
@@ -304,7 +424,7 @@ Graph& Graph::retain_grad() {
 }
 
 Graph Graph::detach() const {
-  Graph out(state_->topology, state_->weights, false);
+  Graph out(state_->topology, state_->all_weights(), false);
   out.state_->deferred = state_->deferred;
   return out;
 }
@@ -312,6 +432,7 @@ Graph Graph::detach() const {
 std::shared_ptr<Var> Graph::var() const {
   GraphState& state = *state_;
   if (!state.calc_grad) return nullptr;
+  state.all_weights();
   std::lock_guard lock(state.mutex);
   if (!state.var) {
     state.var = std::make_shared<Var>();
@@ -324,7 +445,7 @@ std::shared_ptr<Var> Graph::var() const {
 
 Graph Graph::snapshot() const {
   if (state_->is_snapshot) return *this;
-  Graph out(state_->topology, state_->weights, state_->calc_grad);
+  Graph out(state_->topology, state_->all_weights(), state_->calc_grad);
   out.state_->deferred = state_->deferred;
   out.state_->var = var();
   out.state_->is_snapshot = true;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -14,6 +15,7 @@
 namespace arcgrad {
 
 struct GraphState;
+struct NodeWeights;
 struct Var;
 class Product;
 
@@ -33,39 +35,53 @@ class Graph {
   Graph(TopologyPtr topology, Weights weights, bool calc_grad = false);
 
   /// A graph from arrays with one entry per arc, which are checked. `arrays.olabel` may be empty
-  /// for an acceptor.
+  /// for an acceptor. With `arrays.has_node_weights`, one weight per entry of `arrays.start` and
+  /// then of `arrays.accept` follow those of the arcs.
   static Graph from_arrays(Arrays arrays, Weights weights, bool calc_grad = true);
 
-  int32_t add_node(bool start = false, bool accept = false);
+  /// A weight for a start or accept node gives the graph node weights, which are 0 where not given.
+  int32_t add_node(bool start = false, bool accept = false,
+                   std::optional<double> start_weight = std::nullopt,
+                   std::optional<double> accept_weight = std::nullopt);
   int32_t add_arc(int32_t src, int32_t dst, int32_t label);
   int32_t add_arc(int32_t src, int32_t dst, int32_t ilabel, int32_t olabel, double weight = 0.0);
-  void make_start(int32_t node);
-  void make_accept(int32_t node);
+  void make_start(int32_t node, std::optional<double> weight = std::nullopt);
+  void make_accept(int32_t node, std::optional<double> weight = std::nullopt);
+  /// Replace the weight of a start or accept node, as set_weight() does that of an arc.
+  void set_start_weight(int32_t node, double weight);
+  void set_accept_weight(int32_t node, double weight);
 
   /// Attaches symbols to the labels; null removes them. Earlier results do not change.
   void set_symbols(SymbolTables symbols);
 
   const Topology& topology() const { return *topology_ptr(); }
   const TopologyPtr& topology_ptr() const;
-  /// Contiguous weights, one per arc.
+  /// Contiguous weights, num_weights() in all: one per arc, and the node weights behind them.
   Weights weights() const;
-  /// The weights as they are stored. Borrowed weights may have strides.
+  /// The same as they are stored. Borrowed weights may have strides.
   const Weights& raw_weights() const;
   DType dtype() const;
 
   int32_t num_nodes() const { return topology().num_nodes(); }
   int32_t num_arcs() const { return topology().num_arcs(); }
+  /// The number of weights, with node weights.
+  int32_t num_weights() const { return topology().num_weights(); }
   /// The arcs that leave a node, and those that enter it, ascending. Adding arcs and reading them
   /// in turn takes amortized constant time per arc.
   std::vector<int32_t> out_arcs(int32_t node) const { return arcs_of(node, 0); }
   std::vector<int32_t> in_arcs(int32_t node) const { return arcs_of(node, 1); }
   double weight(int32_t arc) const;
-  std::vector<double> weights_to_vector() const { return raw_weights().to_vector(); }
+  /// The weights of the arcs.
+  std::vector<double> weights_to_vector() const;
+  bool has_node_weights() const;
+  /// The weights of the start (accept) nodes, in their order; zeros without node weights.
+  std::vector<double> start_weights() const;
+  std::vector<double> accept_weights() const;
   /// The weight of the only arc.
   double item() const;
 
-  /// Replaces the weights by a new buffer, so that earlier results do not change. A graph that an
-  /// op made becomes a leaf.
+  /// Replaces the weights of the arcs by a new buffer, so that earlier results do not change. A
+  /// graph that an op made becomes a leaf.
   void set_weights(Weights weights);
   void set_weights(std::span<const double> weights);
   void set_weight(int32_t arc, double weight);
@@ -100,7 +116,15 @@ class Graph {
   void materialize();
   /// Returns arrays that may be changed in place, and drops the gradient and the place on the tape.
   Arrays& edit();
-  void append_weight(double weight);
+  /// Gives edited arrays node weights, which are zero unless it has them.
+  NodeWeights& edit_node_weights(Arrays& arrays);
+  /// Makes room for a start or accept node; returns their weights, or null without node weights.
+  std::vector<double>* reserve_end(Arrays& arrays, bool is_start, bool has_weight);
+  /// Adds a node to the start or accept nodes.
+  void insert_end(Arrays& arrays, int32_t node, bool is_start, std::optional<double> weight);
+  void set_end_weight(const char* op, int32_t node, bool is_start, double weight);
+  /// Replaces a weight by its index among all weights.
+  void replace_weight(int32_t index, double weight);
   /// `end` is 0 for the source of an arc, and 1 for its destination.
   std::vector<int32_t> arcs_of(int32_t node, size_t end) const;
 

@@ -28,7 +28,26 @@ Var::~Var() {
 }
 
 int64_t Var::num_weights() const {
-  return deferred ? deferred->built().topology->num_arcs() : size;
+  return deferred ? deferred->built().topology->num_weights() : size;
+}
+
+const Weights& GraphState::all_weights() {
+  if (has_own_node_weights.load(std::memory_order_acquire)) [[unlikely]] {
+    const std::lock_guard lock(mutex);
+    if (node_weights) {
+      const int64_t num_arcs = weights.size();
+      try {
+        for (const auto* values : {&node_weights->start, &node_weights->accept})
+          for (const double w : *values) weights.append(w);
+      } catch (...) {
+        weights.truncate(num_arcs);
+        throw;
+      }
+      node_weights.reset();
+      has_own_node_weights.store(false, std::memory_order_release);
+    }
+  }
+  return weights;
 }
 
 }  // namespace arcgrad

@@ -26,6 +26,7 @@ class Deferred {
   };
   virtual const Built& built() const = 0;
   virtual DType dtype() const = 0;
+  virtual bool has_node_weights() const = 0;
 
   /// Whether a result was computed from the inputs of this graph directly. This graph is then not
   /// on the tape of that result, and its gradient would be incomplete.
@@ -71,8 +72,16 @@ struct ArcLists {
   std::vector<int32_t> last, previous;
 };
 
+/// The node weights of a graph that is being built, by the order of its start and accept nodes.
+struct NodeWeights {
+  std::vector<double> start, accept;
+};
+
 /// What a Graph handle points to.
 struct GraphState {
+  /// The weights, with node weights behind those of the arcs.
+  const Weights& all_weights();
+
   TopologyPtr topology;  // null if the graph is lazy
   Weights weights;
   std::shared_ptr<const Deferred> deferred;
@@ -80,7 +89,11 @@ struct GraphState {
   bool is_snapshot = false;
   std::shared_ptr<Var> var;
   std::shared_ptr<GraphState> grad;
-  std::unique_ptr<ArcLists[]> arc_lists;  // null, or by source and by destination
+  /// If set, `weights` has those of the arcs only, so that adding an arc does not move node
+  /// weights.
+  std::unique_ptr<NodeWeights> node_weights;
+  std::atomic<bool> has_own_node_weights{false};  // whether node_weights is set
+  std::unique_ptr<ArcLists[]> arc_lists;          // null, or by source and by destination
   std::mutex mutex;
 };
 

@@ -158,6 +158,10 @@ Order components(const Adjacency& out) {
   return order;
 }
 
+int32_t rank(std::span<const int32_t> ascending, int32_t value) {
+  return static_cast<int32_t>(std::ranges::lower_bound(ascending, value) - ascending.begin());
+}
+
 bool equal_spans(std::span<const int32_t> a, std::span<const int32_t> b) {
   return a.data() == b.data() ? a.size() == b.size() : std::ranges::equal(a, b);
 }
@@ -190,6 +194,7 @@ Topology::Topology(std::shared_ptr<const Topology> base, Change change)
   arrays_.num_nodes = base_->num_nodes();
   arrays_.start = base_->arrays_.start;
   arrays_.accept = base_->arrays_.accept;
+  arrays_.has_node_weights = base_->has_node_weights();
   if (change_.is_reversed) arrays_.start.swap(arrays_.accept);
 }
 
@@ -204,6 +209,13 @@ Topology::Topology(std::shared_ptr<const Topology> base, SymbolTables symbols)
 
 bool Topology::is_start(int32_t node) const { return contains(arrays_.start, node); }
 bool Topology::is_accept(int32_t node) const { return contains(arrays_.accept, node); }
+
+int32_t Topology::start_weight(int32_t node) const {
+  return has_node_weights() ? first_start_weight() + rank(start(), node) : -1;
+}
+int32_t Topology::accept_weight(int32_t node) const {
+  return has_node_weights() ? first_accept_weight() + rank(accept(), node) : -1;
+}
 
 const Arrays& Topology::arrays() const {
   if (dense_)
@@ -274,6 +286,7 @@ const TopologyPtr& Topology::sorted(Side side) const {
       is_sorted &= index.arc[k] == static_cast<int32_t>(k);
     if (is_sorted) return nullptr;
     Arrays out{num_nodes(), arrays_.start, arrays_.accept, {}, {}, {}, {}, arrays_.symbols};
+    out.has_node_weights = has_node_weights();
     out.dst.assign(index.dst.begin(), index.dst.end());
     out.src.resize(index.arc.size());
     for (int32_t n = 0; n < num_nodes(); ++n)
@@ -343,7 +356,9 @@ void require_acyclic(std::string_view op, const Topology& topology) {
 
 bool same_structure(const Topology& a, const Topology& b) {
   if (&a == &b) return true;
-  if (a.num_nodes() != b.num_nodes() || a.num_arcs() != b.num_arcs()) return false;
+  if (a.num_nodes() != b.num_nodes() || a.num_arcs() != b.num_arcs() ||
+      a.has_node_weights() != b.has_node_weights())
+    return false;
   if (a.dense() && b.dense()) return a.dense()->labels == b.dense()->labels;
   // Topologies do not change, so equal ones are compared only once and then marked. A thread that
   // does not get the lock compares them instead of waiting.

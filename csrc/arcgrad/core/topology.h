@@ -13,6 +13,12 @@
 //
 // Cost: a dense linear topology has no arrays until they are read; a reversed or relabelled one
 // shares those of its base.
+//
+// Node weights: a path may have a weight for its start node and one for its accept node. If a
+// topology has node weights, the weights of its graphs follow those of the arcs in the same buffer:
+// one per start node, then one per accept node. So gradients have them too, and an arc map may take
+// the weight of an arc from a node weight, or the other way round. Recursions over paths run on
+// expanded() (algorithms/node_weights.h), which has an arc for each of these weights.
 
 #include <cstdint>
 #include <memory>
@@ -72,12 +78,23 @@ struct Arrays {
   /// One entry per arc. `olabel` may be empty if both labels are equal on every arc.
   Column src, dst, ilabel, olabel;
   SymbolTables symbols = {};
+  /// Whether start and accept nodes have weights, see Topology::num_weights().
+  bool has_node_weights = false;
+  /// Whether the last two nodes and their arcs stand for node weights, see expanded().
+  bool is_expanded = false;
 };
 
 class Topology;
 
 /// The memo slots: values that higher rooms derive from a topology.
-enum class Memo : uint8_t { connected, has_dead_ends, trellis_by_input, trellis_by_output, count };
+enum class Memo : uint8_t {
+  connected,
+  has_dead_ends,
+  expanded,
+  trellis_by_input,
+  trellis_by_output,
+  count
+};
 
 /// Nodes, arcs and labels, without weights. Immutable once shared.
 class Topology {
@@ -109,6 +126,19 @@ class Topology {
     if (dense_) return dense_->frames * dense_->labels;
     return base_ ? base_->num_arcs() : static_cast<int32_t>(arrays_.src.size());
   }
+  bool has_node_weights() const { return arrays_.has_node_weights; }
+  bool is_expanded() const { return arrays_.is_expanded; }
+  /// The number of weights of a graph with this topology: one per arc and, if it has node weights,
+  /// then one per start node and one per accept node.
+  int32_t num_weights() const {
+    return has_node_weights() ? first_accept_weight() + static_cast<int32_t>(accept().size())
+                              : num_arcs();
+  }
+  int32_t first_start_weight() const { return num_arcs(); }
+  int32_t first_accept_weight() const { return num_arcs() + static_cast<int32_t>(start().size()); }
+  /// The index of the weight of a start (accept) node; -1 without node weights.
+  int32_t start_weight(int32_t node) const;
+  int32_t accept_weight(int32_t node) const;
   /// Start and accept nodes, ascending.
   std::span<const int32_t> start() const { return arrays_.start; }
   std::span<const int32_t> accept() const { return arrays_.accept; }
@@ -203,7 +233,8 @@ const TopologyPtr& scalar_topology();
 /// Throws if there is a cycle, and names a node on it.
 void require_acyclic(std::string_view op, const Topology& topology);
 
-/// Whether both have the same nodes, starts, accepts and arcs in the same order.
+/// Whether both have the same nodes, starts, accepts and arcs in the same order, and both or
+/// neither have node weights.
 bool same_structure(const Topology& a, const Topology& b);
 
 }  // namespace arcgrad

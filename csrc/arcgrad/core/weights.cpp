@@ -162,6 +162,11 @@ void Weights::append(double value) {
   });
 }
 
+void Weights::truncate(int64_t size) {
+  *this = contiguous();
+  layout_ = row(size);
+}
+
 void Weights::set(int64_t i, double value) {
   if (!is_own()) {
     Weights copy = uninitialized(size(), dtype_);

@@ -79,6 +79,8 @@ class Weights {
   std::vector<double> to_vector() const;
   /// Appends an entry, in place if this is the sole owner and has capacity.
   void append(double value);
+  /// Drops all entries but the first `size`.
+  void truncate(int64_t size);
   /// Sets all entries to zero. Only for the sole owner of a buffer.
   void clear();
   /// Adds contiguous weights entry by entry. Only for the sole owner of a buffer.

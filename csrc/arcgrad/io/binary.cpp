@@ -13,16 +13,23 @@
 
 // The binary format: a header, the start nodes, the accept nodes, src, dst, ilabel, olabel
 // (transducers only), the weights, the symbols of both sides if there are any, and the CRC-64/XZ of
-// all of it, in the byte order of the writer.
+// all of it, in the byte order of the writer. With node weights, which the kind says, those of
+// start and accept nodes follow those of arcs.
 
 namespace arcgrad {
 namespace {
 
 constexpr std::array<char, 8> kMagic = {'\x89', 'a', 'r', 'c', 'g', 'r', 'a', 'd'};
 constexpr uint32_t kByteOrder = 0x01020304, kOtherByteOrder = 0x04030201;
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 
-enum Kind : uint8_t { kAcceptor, kTransducer, kDense };
+enum Kind : uint8_t {
+  kAcceptor,
+  kTransducer,
+  kDense,
+  kAcceptorWithNodeWeights,
+  kTransducerWithNodeWeights
+};
 
 struct Header {
   std::array<char, 8> magic = kMagic;
@@ -115,7 +122,7 @@ class Reader {
 };
 
 bool is_valid(const Header& h) {
-  if (h.dtype > 1 || h.kind > kDense) return false;
+  if (h.dtype > 1 || h.kind > kTransducerWithNodeWeights) return false;
   if (std::min({h.num_nodes, h.num_arcs, h.num_start, h.num_accept}) < 0) return false;
   if (h.isymbols > kMostSymbols || (h.osymbols > kMostSymbols && h.osymbols != kSame)) return false;
   if (h.kind != kDense) return true;
@@ -124,14 +131,24 @@ bool is_valid(const Header& h) {
          h.num_accept == 0;
 }
 
+bool has_node_weights(const Header& h) { return h.kind > kDense; }
+bool is_transducer(const Header& h) {
+  return h.kind == kTransducer || h.kind == kTransducerWithNodeWeights;
+}
+
+int64_t num_weights(const Header& h) {
+  if (h.kind == kDense) return int64_t{h.num_nodes} * h.num_arcs;
+  return h.num_arcs + (has_node_weights(h) ? int64_t{h.num_start} + h.num_accept : 0);
+}
+
 /// The size in bytes of a file with this header.
 uint64_t size_of(const Header& h) {
-  const uint64_t columns = h.kind == kDense ? 0 : h.kind == kAcceptor ? 3 : 4;
-  const auto arcs = static_cast<uint64_t>(h.kind == kDense ? int64_t{h.num_nodes} * h.num_arcs
-                                                           : int64_t{h.num_arcs});
-  const auto ids = static_cast<uint64_t>(int64_t{h.num_start} + h.num_accept) + columns * arcs;
+  const int64_t columns = h.kind == kDense ? 0 : is_transducer(h) ? 4 : 3;
+  const auto ids =
+      static_cast<uint64_t>(int64_t{h.num_start} + h.num_accept + columns * h.num_arcs);
+  const uint64_t weights = (h.dtype == 0 ? 4 : 8) * static_cast<uint64_t>(num_weights(h));
   const uint64_t symbols = h.isymbols + (h.osymbols == kSame ? 0 : h.osymbols);
-  return sizeof(Header) + 4 * ids + (h.dtype == 0 ? 4 : 8) * arcs + symbols + sizeof(Checksum);
+  return sizeof(Header) + 4 * ids + weights + symbols + sizeof(Checksum);
 }
 
 SymbolTables get_symbols(Reader& reader, const Header& h, const char* op) {
@@ -184,8 +201,9 @@ Graph parse(std::string_view bytes, const char* op, const std::string& name) {
   arrays.src = reader.get_ids(h.num_arcs);
   arrays.dst = reader.get_ids(h.num_arcs);
   arrays.ilabel = reader.get_ids(h.num_arcs);
-  if (h.kind == kTransducer) arrays.olabel = reader.get_ids(h.num_arcs);
-  Weights weights = reader.get_weights(h.num_arcs, dtype);
+  if (is_transducer(h)) arrays.olabel = reader.get_ids(h.num_arcs);
+  arrays.has_node_weights = has_node_weights(h);
+  Weights weights = reader.get_weights(num_weights(h), dtype);
   arrays.symbols = get_symbols(reader, h, op);
   // A correct checksum does not prove that the writer produced a valid graph.
   try {
@@ -208,6 +226,8 @@ std::string to_bytes(const Graph& graph) {
     h.num_arcs = dense->labels;
   } else {
     h.kind = topology.is_acceptor() ? kAcceptor : kTransducer;
+    if (topology.has_node_weights())
+      h.kind = topology.is_acceptor() ? kAcceptorWithNodeWeights : kTransducerWithNodeWeights;
     h.num_nodes = topology.num_nodes();
     h.num_arcs = topology.num_arcs();
     h.num_start = static_cast<int32_t>(topology.start().size());
@@ -225,7 +245,7 @@ std::string to_bytes(const Graph& graph) {
     for (const auto ids :
          {topology.start(), topology.accept(), topology.src(), topology.dst(), topology.ilabel()})
       put(out, ids);
-    if (h.kind == kTransducer) put(out, topology.olabel());
+    if (is_transducer(h)) put(out, topology.olabel());
   }
   dispatch(weights.dtype(), [&](auto zero) {
     const auto values = weights.view<decltype(zero)>();

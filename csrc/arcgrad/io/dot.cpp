@@ -38,12 +38,13 @@ void put_label(std::string& out, int32_t label, const Symbols* symbols, const Sy
   out += label == kEpsilon ? "ε" : std::to_string(label);
 }
 
-void put_weight(std::string& out, double weight) {
+void put_weight(std::string& out, double weight, const char* before, const char* after) {
   char digits[32];
   // Adding 0 turns -0 into 0; the sign of a NaN is omitted.
   std::snprintf(digits, sizeof(digits), "%.4g", weight + 0.0);
-  out += '/';
+  out += before;
   out += std::isnan(weight) ? "nan" : digits;
+  out += after;
 }
 
 }  // namespace
@@ -52,6 +53,8 @@ std::string to_dot(const Graph& graph, const Symbols* isymbols, const Symbols* o
   const PlainNumbers plain;
   const Topology& topology = graph.topology();
   const std::vector<double> weights = graph.weights_to_vector();
+  const std::vector<double> start_weights = graph.start_weights();
+  const std::vector<double> accept_weights = graph.accept_weights();
   const bool has_weights = std::ranges::any_of(weights, [](double w) { return w != 0; });
   // With different symbols for the two sides, even an acceptor is drawn as a transducer.
   const SymbolTables& own = topology.symbols();
@@ -66,12 +69,24 @@ std::string to_dot(const Graph& graph, const Symbols* isymbols, const Symbols* o
       "  node [shape=circle fontsize=14]\n"
       "  edge [fontsize=14]\n";
   InterruptPoll poll;
+  size_t next_start = 0, next_accept = 0;
   for (int32_t n = 0; n < topology.num_nodes(); ++n) {
     poll();
     out += "  " + std::to_string(n);
     const bool start = topology.is_start(n), accept = topology.is_accept(n);
-    if (accept) out += start ? " [shape=doublecircle style=bold]" : " [shape=doublecircle]";
-    if (start && !accept) out += " [style=bold]";
+    std::string attributes;
+    if (accept) attributes += " shape=doublecircle";
+    if (start) attributes += " style=bold";
+    if (topology.has_node_weights() && (start || accept)) {
+      // As OpenFst draws them: "2/0.5" is node 2 with the accept weight 0.5. A start weight comes
+      // before the node.
+      std::string label;
+      if (start) put_weight(label, start_weights[next_start++], "", "/");
+      label += std::to_string(n);
+      if (accept) put_weight(label, accept_weights[next_accept++], "/", "");
+      attributes += " label=\"" + label + "\"";
+    }
+    if (!attributes.empty()) out += " [" + attributes.substr(1) + "]";
     out += '\n';
   }
   const auto src = topology.src(), dst = topology.dst();
@@ -84,7 +99,7 @@ std::string to_dot(const Graph& graph, const Symbols* isymbols, const Symbols* o
       out += ':';
       put_label(out, olabel[a], osymbols, own.output, "output");
     }
-    if (has_weights) put_weight(out, weights[a]);
+    if (has_weights) put_weight(out, weights[a], "/", "");
     out += "\"]\n";
   }
   return out + "}\n";

@@ -221,6 +221,9 @@ class Parser {
 std::string to_text(const Graph& graph) {
   const PlainNumbers plain;
   const Topology& topology = graph.topology();
+  require(!topology.has_node_weights(), "savetxt",
+          "the graph must have no node weights, which the text format does not have, but it has ",
+          topology.num_weights() - topology.num_arcs(), "; save keeps them");
   const Weights weights = graph.weights();
   std::string out, note;
   if (count_named(topology) != topology.num_nodes()) note += text(" nodes=", topology.num_nodes());

@@ -13,15 +13,15 @@ Graph arc_posteriors(const Graph& graph, Semiring semiring) {
                              graph.dtype());
   }
   // The best path does not change under small changes of the weights: no gradient flows.
-  Weights out = Weights::zeros(graph.num_arcs(), graph.dtype());
+  Weights out = Weights::zeros(graph.num_weights(), graph.dtype());
   dispatch(graph.dtype(), [&](auto kind) {
     auto values = out.fill<decltype(kind)>();
     for (int32_t a : find_best_path("arc_posteriors", graph).arcs) values[a] += 1;
   });
-  return record_moves(
-      "arc_posteriors", graph.topology_ptr(),
-      {{Graph(graph.topology_ptr(), std::move(out)), ArcMap::identity()},
-       {graph, ArcMap::gather(std::vector<int32_t>(static_cast<size_t>(graph.num_arcs()), -1))}});
+  return record_moves("arc_posteriors", graph.topology_ptr(),
+                      {{Graph(graph.topology_ptr(), std::move(out)), ArcMap::identity()},
+                       {graph, ArcMap::gather(std::vector<int32_t>(
+                                   static_cast<size_t>(graph.num_weights()), -1))}});
 }
 
 Graph arc_posteriors(const Graph& product, const Graph& wrt, Semiring semiring) {

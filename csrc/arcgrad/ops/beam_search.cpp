@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "arcgrad/algorithms/batch.h"
+#include "arcgrad/algorithms/node_weights.h"
 #include "arcgrad/algorithms/pair_ids.h"
 #include "arcgrad/algorithms/path_scores.h"
 #include "arcgrad/autograd/arc_map.h"
@@ -452,9 +453,10 @@ Graph beam_search(const Graph& graph, const Graph& emissions, const Pruning& pru
   require(is_emissions(emissions), kOp,
           "the emissions must be a dense linear graph, but this graph is not one; make them with "
           "linear_graph");
+  refuse_node_weights(kOp, graph);
   const DType dtype = promote(graph.dtype(), emissions.dtype());
   const Weights weights = graph.weights().cast(dtype), scores = emissions.weights().cast(dtype);
-  require_scorable(kOp, weights);
+  require_scorable(kOp, graph.topology(), weights);
   const Topology::Dense shape = *emissions.topology().dense();
   return dispatch(dtype, [&](auto kind) {
     using T = decltype(kind);

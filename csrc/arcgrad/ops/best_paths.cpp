@@ -7,6 +7,7 @@
 
 #include "arcgrad/algorithms/batch.h"
 #include "arcgrad/algorithms/best_path.h"
+#include "arcgrad/algorithms/node_weights.h"
 #include "arcgrad/algorithms/path_scores.h"
 #include "arcgrad/ops.h"
 #include "arcgrad/runtime/interrupt_poll.h"
@@ -105,9 +106,9 @@ struct IsWorse {
 class Losses {
  public:
   explicit Losses(const Graph& graph)
-      : topology_(graph.topology()),
+      : topology_(*expanded(graph.topology_ptr())),
         weights_(graph.weights().cast(DType::float64)),
-        scores_(graph.topology_ptr(), weights_, topology_.accept(),
+        scores_(expanded(graph.topology_ptr()), weights_, topology_.accept(),
                 {.op = kOp, .direction = Direction::reverse, .semiring = Semiring::tropical}) {
     for (const int32_t n : topology_.start()) best_ = std::max(best_, scores_.score(n));
     if (is_cyclic()) count_arcs();

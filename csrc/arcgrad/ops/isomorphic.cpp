@@ -278,21 +278,61 @@ std::vector<ArcType> arc_types(const Graph& graph) {
   return types;
 }
 
-/// The whole graph as one component. `known` are the sorted types of all arcs.
-Component whole(const Graph& graph, std::span<const ArcType> types,
-                std::span<const ArcType> known) {
+/// What two nodes must have in common besides their arcs.
+struct NodeType {
+  bool is_start = false, is_accept = false;
+  uint64_t start_weight = 0, accept_weight = 0;
+  auto operator<=>(const NodeType&) const = default;
+};
+
+std::vector<NodeType> node_types(const Graph& graph) {
+  const Topology& topology = graph.topology();
+  std::vector<NodeType> types(static_cast<size_t>(topology.num_nodes()));
+  const std::vector<double> start = graph.start_weights(), accept = graph.accept_weights();
+  for (size_t i = 0; i < start.size(); ++i) {
+    NodeType& type = types[topology.start()[i]];
+    type.is_start = true;
+    type.start_weight = weight_key(start[i]);
+  }
+  for (size_t i = 0; i < accept.size(); ++i) {
+    NodeType& type = types[topology.accept()[i]];
+    type.is_accept = true;
+    type.accept_weight = weight_key(accept[i]);
+  }
+  return types;
+}
+
+/// The distinct types, sorted, if both graphs have each type equally often.
+template <class Type>
+std::optional<std::vector<Type>> common_types(std::vector<Type> first, std::vector<Type> second) {
+  interruptible_sort(first);
+  interruptible_sort(second);
+  if (first != second) return std::nullopt;
+  first.erase(std::unique(first.begin(), first.end()), first.end());
+  return first;
+}
+
+template <class Type>
+int32_t index_of(std::span<const Type> known, const Type& type) {
+  return static_cast<int32_t>(std::ranges::lower_bound(known, type) - known.begin());
+}
+
+/// The whole graph as one component. The known types are those of all nodes and arcs.
+Component whole(const Graph& graph, std::span<const NodeType> known_nodes,
+                std::span<const ArcType> known_arcs) {
   const Topology& topology = graph.topology();
   const auto src = topology.src(), dst = topology.dst();
   Component out;
-  out.color.resize(static_cast<size_t>(topology.num_nodes()));
-  for (const int32_t n : topology.start()) out.color[n] += 1;
-  for (const int32_t n : topology.accept()) out.color[n] += 2;
-  out.arcs.resize(types.size());
   InterruptPoll poll;
+  for (const NodeType& type : node_types(graph)) {
+    poll();
+    out.color.push_back(index_of(known_nodes, type));
+  }
+  const std::vector<ArcType> types = arc_types(graph);
+  out.arcs.resize(types.size());
   for (size_t a = 0; a < types.size(); ++a) {
     poll();
-    const auto at = std::ranges::lower_bound(known, types[a]);
-    out.arcs[a] = {src[a], dst[a], static_cast<int32_t>(at - known.begin())};
+    out.arcs[a] = {src[a], dst[a], index_of(known_arcs, types[a])};
   }
   return out;
 }
@@ -308,13 +348,10 @@ bool isomorphic(const Graph& a, const Graph& b) {
   constexpr int32_t kMost = std::numeric_limits<int32_t>::max() / 2;
   require(first.num_nodes() <= kMost, "isomorphic", "the graphs must have at most ", kMost,
           " nodes each, but they have ", first.num_nodes());
-  const std::vector<ArcType> first_types = arc_types(a), second_types = arc_types(b);
-  std::vector<ArcType> known = first_types, other = second_types;
-  interruptible_sort(known);
-  interruptible_sort(other);
-  if (known != other) return false;
-  known.erase(std::unique(known.begin(), known.end()), known.end());
-  return match(whole(a, first_types, known), whole(b, second_types, known));
+  const auto nodes = common_types(node_types(a), node_types(b));
+  if (!nodes) return false;
+  const auto arcs = common_types(arc_types(a), arc_types(b));
+  return arcs && match(whole(a, *nodes, *arcs), whole(b, *nodes, *arcs));
 }
 
 }  // namespace arcgrad

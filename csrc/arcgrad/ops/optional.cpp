@@ -4,12 +4,11 @@
 namespace arcgrad {
 
 Graph optional(const Graph& graph) {
-  const Topology& t = graph.topology();
   // Node 0 accepts the empty string.
   DisjointUnion joined("optional", {graph}, 1);
   joined.arrays.start = joined.arrays.accept = {0};
-  for (int32_t n : t.start()) joined.arrays.start.push_back(joined.node(0, n));
-  for (int32_t n : t.accept()) joined.arrays.accept.push_back(joined.node(0, n));
+  joined.add_starts(0);
+  joined.add_accepts(0);
   return std::move(joined).record();
 }
 

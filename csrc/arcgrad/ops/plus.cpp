@@ -7,10 +7,10 @@ Graph plus(const Graph& graph) {
   const Topology& t = graph.topology();
   const int64_t num_epsilon[] = {static_cast<int64_t>(t.start().size() * t.accept().size())};
   DisjointUnion joined("plus", {graph}, 0, num_epsilon);
-  joined.arrays.start.assign(t.start().begin(), t.start().end());
-  joined.arrays.accept.assign(t.accept().begin(), t.accept().end());
+  joined.add_starts(0);
+  joined.add_accepts(0);
   for (int32_t from : t.accept())
-    for (int32_t to : t.start()) joined.add_epsilon(from, to);
+    for (int32_t to : t.start()) joined.add_epsilon({from, 0}, {to, 0});
   return std::move(joined).record();
 }
 

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <utility>
 
+#include "arcgrad/algorithms/node_weights.h"
 #include "arcgrad/algorithms/path_scores.h"
 #include "arcgrad/algorithms/renumber.h"
 #include "arcgrad/autograd/arc_map.h"
@@ -20,14 +21,15 @@ Graph prune(const Graph& graph, double threshold, Semiring semiring) {
   require(threshold >= 0.0, kOp, "the threshold must be 0 or more, but it is ", threshold);
   const Topology& t = graph.topology();
   const Weights weights = graph.weights();
+  const TopologyPtr& all = expanded(graph.topology_ptr());
   const auto scores = [&](std::span<const int32_t> sources, Direction direction) {
-    return PathScores(graph.topology_ptr(), weights, sources,
+    return PathScores(all, weights, sources,
                       {.op = kOp, .direction = direction, .semiring = semiring});
   };
-  const PathScores before = scores(t.start(), Direction::forward);
-  const PathScores after = scores(t.accept(), Direction::reverse);
+  const PathScores before = scores(all->start(), Direction::forward);
+  const PathScores after = scores(all->accept(), Direction::reverse);
   double total = kNegInf;
-  for (const int32_t n : t.accept())
+  for (const int32_t n : all->accept())
     total = semiring == Semiring::log ? logadd(total, before.score(n))
                                       : std::max(total, before.score(n));
   // The best paths stay although their sums are rounded differently at each arc.

@@ -3,6 +3,7 @@
 
 #include "arcgrad/algorithms/connect.h"
 #include "arcgrad/algorithms/distances.h"
+#include "arcgrad/algorithms/node_weights.h"
 #include "arcgrad/autograd/arc_map.h"
 #include "arcgrad/ops.h"
 #include "arcgrad/runtime/error.h"
@@ -51,7 +52,8 @@ class EpsilonClosures {
     if (!t.is_acyclic() && connected(t).topology) {
       std::ranges::fill(is_live, 0);
       for (int32_t n : t.accept()) is_live[n] = t.is_start(n);
-      for (int32_t a : connected(t).arcs) is_live[t.src()[a]] = is_live[t.dst()[a]] = 1;
+      for (int32_t a : std::span(connected(t).arcs).first(connected(t).topology->num_arcs()))
+        is_live[t.src()[a]] = is_live[t.dst()[a]] = 1;
     }
     const Adjacency& out = t.out();
     removed_.resize(out.node.size() + 1);
@@ -225,9 +227,10 @@ Graph remove(const Graph& graph, int32_t ilabel, std::optional<int32_t> olabel, 
   const int32_t output = olabel.value_or(ilabel);
   require(ilabel >= kEpsilon && output >= kEpsilon, "remove",
           "the labels must be 0 or more, or epsilon (-1), but they are ", ilabel, " and ", output);
+  refuse_node_weights("remove", graph);
   const Topology& t = graph.topology();
   const auto src = t.src(), dst = t.dst(), in = t.ilabel(), out = t.olabel();
-  require_scorable("remove", graph.weights());
+  require_scorable("remove", t, graph.weights());
   ArcActions actions(static_cast<size_t>(t.num_arcs()));
   uint8_t any = kKept;
   for (size_t a = 0; a < actions.size(); ++a)

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "arcgrad/algorithms/best_path.h"
+#include "arcgrad/algorithms/node_weights.h"
 #include "arcgrad/algorithms/path_scores.h"
 #include "arcgrad/ops.h"
 #include "arcgrad/runtime/error.h"
@@ -22,9 +23,10 @@ constexpr char kOp[] = "sample";
 class PathSampler {
  public:
   PathSampler(const Graph& graph, int64_t max_length)
-      : topology_(graph.topology()),
+      : topology_(expanded(graph.topology())),
         max_length_(max_length),
-        scores_(graph.topology_ptr(), graph.weights(), topology_.accept(),
+        most_arcs_(max_length + (graph.has_node_weights() ? 2 : 0)),
+        scores_(expanded(graph.topology_ptr()), graph.weights(), topology_.accept(),
                 {.op = kOp,
                  .direction = Direction::reverse,
                  .keep = true,
@@ -52,7 +54,7 @@ class PathSampler {
         if (left < 0.0) break;
       }
       if (chosen < 0 || (left >= 0.0 && may_end)) return arcs;
-      require(std::ssize(arcs) < max_length_, kOp,
+      require(std::ssize(arcs) < most_arcs_, kOp,
               "the path must have at most max_length arcs, but it has more than ", max_length_);
       arcs.push_back(out.arc(chosen));
       node = out.node[chosen];
@@ -75,7 +77,7 @@ class PathSampler {
   }
 
   const Topology& topology_;
-  int64_t max_length_;
+  int64_t max_length_, most_arcs_;
   PathScores scores_;
   double top_ = kNegInf, sum_ = 0.0;
   InterruptPoll poll_;

@@ -6,9 +6,8 @@ namespace arcgrad {
 Graph union_(const std::vector<Graph>& graphs) {
   DisjointUnion joined("union", graphs);
   for (size_t i = 0; i < graphs.size(); ++i) {
-    for (int32_t n : graphs[i].topology().start()) joined.arrays.start.push_back(joined.node(i, n));
-    for (int32_t n : graphs[i].topology().accept())
-      joined.arrays.accept.push_back(joined.node(i, n));
+    joined.add_starts(i);
+    joined.add_accepts(i);
   }
   return std::move(joined).record();
 }

@@ -189,7 +189,8 @@ Buffer<double> Batch::run_gradient_job(const GradientJob& job, const EmissionsGr
   const Plan& plan = batch.plan_;
   const size_t graph = plan.groups[chunk.group].graph;
   Buffer<double> arcs;
-  if (flow.graph_grads[graph]) arcs.assign(static_cast<size_t>(plan.graphs[graph].num_arcs()), 0.0);
+  if (flow.graph_grads[graph])
+    arcs.assign(static_cast<size_t>(plan.graphs[graph].num_weights()), 0.0);
   for (const auto& [run, begin, count] : chunk.runs) {
     std::array<double, kMostTogether> delta;
     std::array<EmissionsGrad, kMostTogether> grads;
@@ -262,7 +263,7 @@ void Batch::add_hvps(std::span<const double> deltas, std::span<const Weights> gr
     const Chunk& chunk = chunks_[k];
     const Plan::Group& group = plan_.groups[chunk.group];
     if (graph_grads[group.graph])
-      arcs[k].assign(static_cast<size_t>(plan_.graphs[group.graph].num_arcs()), 0.0);
+      arcs[k].assign(static_cast<size_t>(plan_.graphs[group.graph].num_weights()), 0.0);
     std::vector<HvpExample> examples;
     for (size_t i : chunk.examples) {
       const Plan::Example& example = plan_.examples[i];

@@ -46,7 +46,7 @@ class ForwardRule final : public Rule {
       for (const Gradient* grad : flow.emission_grads) used.add(grad);
       const Plan& plan = flow.batch->plan();
       for (size_t g = 0; g < plan.graphs.size(); ++g)
-        if (flow.graph_grads[g]) arcs += plan.graphs[g].num_arcs();
+        if (flow.graph_grads[g]) arcs += plan.graphs[g].num_weights();
       flows.push_back(std::move(flow));
     }
     finish();

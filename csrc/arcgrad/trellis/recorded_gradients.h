@@ -17,7 +17,7 @@ class RecordedGradients {
       : factors_(factors), grads_(factors.size()), to_(factors.size()) {
     for (size_t f = 0; f < factors.size(); ++f) {
       if (!wanted[f]) continue;
-      grads_[f] = Gradient(factors[f].num_arcs(), factors[f].dtype());
+      grads_[f] = Gradient(factors[f].num_weights(), factors[f].dtype());
       to_[f] = &grads_[f];
     }
   }

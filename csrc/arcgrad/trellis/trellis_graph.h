@@ -45,6 +45,10 @@ struct TrellisGraph {
   /// The numbers of emitting states, of all states (the recursion keeps one value for each), and of
   /// arcs.
   int32_t num_emitting = 0, num_values = 0, num_arcs = 0;
+  /// The nodes whose weights are the last arcs, if the topology is expanded().
+  std::vector<int32_t> weighted_starts, weighted_accepts;
+  /// Names a weight in errors: an arc, or the start or accept weight of a node.
+  std::string describe_weight(size_t index) const;
   /// The distinct labels of emitting states, ascending, and the slot of each emitting state.
   std::vector<int32_t> labels;
   std::vector<int32_t> slot;

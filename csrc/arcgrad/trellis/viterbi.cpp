@@ -78,10 +78,13 @@ struct BestBatch {
     if (best[i].start >= 0) {
       // Each arc of an acceptor has its label on both sides.
       const Topology& topology = graph.topology();
+      move_start_weight(topology, graph_arcs);
+      move_start_weight(topology, emission_arcs);
       Column labels(steps.size());
       for (size_t k = 0; k < steps.size(); ++k) labels[k] = steps[k].label;
-      chain = topology.is_acceptor() ? chain_arrays(std::move(labels))
-                                     : path_arrays(topology, graph_arcs);
+      chain = topology.is_acceptor() && !topology.has_node_weights()
+                  ? chain_arrays(std::move(labels))
+                  : path_arrays(topology, graph_arcs);
     }
     chain.symbols = symbols_of(plan.examples[i].product);
     return record_moves(
@@ -261,14 +264,14 @@ std::vector<Graph> viterbi_paths(const char* op, const std::vector<Graph>& graph
 
 Graph factor_counts(const char* op, const Graph& graph, const Graph& factor) {
   const bool is_graph = is_graph_factor(op, graph, factor);
-  Gradient counts(factor.num_arcs(), factor.dtype());
+  Gradient counts(factor.num_weights(), factor.dtype());
   const BestBatch batch(op, Plan({graph}), true);
   if (batch.is_fused[0]) {
     for (const BestStep& step : batch.best[0].steps)
       if (const int32_t a = is_graph ? step.arc : batch.emission_arc(0, step); a >= 0)
         add_at(counts, a, 1.0);
   } else {
-    Gradient arcs(graph.num_arcs(), graph.dtype());
+    Gradient arcs(graph.num_weights(), graph.dtype());
     for (int32_t a : find_best_path(op, graph).arcs) add_at(arcs, a, 1.0);
     const bool is_first = is_graph == (graph.product()->side() == Side::output);
     Gradient* const grads[] = {is_first ? &counts : nullptr, is_first ? nullptr : &counts};

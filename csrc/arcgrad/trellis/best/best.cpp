@@ -206,7 +206,7 @@ bool has_bad_emission(const TrellisGraph& trellis_graph, const Emissions& emissi
 }
 
 /// Raises unless all weights are finite or -inf. Returns whether all are 0.
-bool check_weights(const char* op, const Weights& weights) {
+bool check_weights(const char* op, const TrellisGraph& graph, const Weights& weights) {
   return dispatch(weights.dtype(), [&](auto type) {
     using W = decltype(type);
     const std::span<const W> values = weights.view<W>();
@@ -216,7 +216,7 @@ bool check_weights(const char* op, const Weights& weights) {
       other |= w == W{0} ? 0 : 1;
     }
     for (size_t a = 0; bad && a < values.size(); ++a)
-      require(values[a] < std::numeric_limits<W>::infinity(), op, "arc ", a,
+      require(values[a] < std::numeric_limits<W>::infinity(), op, graph.describe_weight(a),
               " of the graph has the weight ", values[a], ", but a weight must be finite or -inf");
     return other == 0;
   });
@@ -228,7 +228,7 @@ std::vector<BestAlignment> find_best(const char* op, const TrellisGraph& trellis
                                      const Weights& weights, std::span<const Emissions> examples,
                                      bool with_paths, int64_t max_bytes) {
   const Weights plain = weights.contiguous();
-  const bool is_unweighted = check_weights(op, plain);
+  const bool is_unweighted = check_weights(op, trellis_graph, plain);
   std::vector<BestAlignment> out(examples.size());
 
   const auto solve_as = [&](auto type) {

@@ -43,8 +43,9 @@ Factor::Factor(const char* op, std::shared_ptr<const TrellisGraph> arranged, Wei
                       own_mantissa_.data() + begin, own_exponent_.data() + begin))
         return;
       for (size_t k = begin; k < begin + size; ++k)
-        require(view[k] < std::numeric_limits<double>::infinity(), op, "arc ", k,
-                " of the graph has the weight ", view[k], ", but a weight must be finite or -inf");
+        require(view[k] < std::numeric_limits<double>::infinity(), op,
+                trellis_graph->describe_weight(k), " of the graph has the weight ", view[k],
+                ", but a weight must be finite or -inf");
     });
   });
 

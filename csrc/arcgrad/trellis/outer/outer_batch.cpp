@@ -149,7 +149,8 @@ void OuterBatch::add_gradients(const Weights& deltas, std::span<Gradient* const>
   ArcGrads arcs(emissions.size() * graphs.size());
   for (size_t e = 0; e < emissions.size(); ++e)
     for (size_t k = 0; k < graphs.size(); ++k)
-      if (grads[k]) arcs[e * graphs.size() + k].resize(static_cast<size_t>(graphs[k].num_arcs()));
+      if (grads[k])
+        arcs[e * graphs.size() + k].resize(static_cast<size_t>(graphs[k].num_weights()));
   if (semiring_ == Semiring::tropical)
     add_best(delta, to, arcs);
   else if (is_double_)
@@ -211,7 +212,7 @@ void OuterBatch::differentiate(const double* delta, const EmissionsGrads& to,
   constexpr size_t kAtOnce = 32;
   std::vector<size_t> first_arc{0};
   for (const Graph& graph : graphs)
-    first_arc.push_back(first_arc.back() + static_cast<size_t>(graph.num_arcs()));
+    first_arc.push_back(first_arc.back() + static_cast<size_t>(graph.num_weights()));
   const std::vector<WindowChunk> all = chunks(0, emissions.size());
   for (size_t begin = 0; begin < all.size(); begin += kAtOnce) {
     const std::span<const WindowChunk> some(all.data() + begin,
@@ -280,7 +281,7 @@ void OuterBatch::add_hvps(const Weights& deltas, std::span<const Weights> tangen
     const std::vector<double> frame_tangents = to_doubles(tangents[graphs.size() + e]);
     for (size_t k = 0; k < graphs.size(); ++k) {
       std::vector<double>& arc = arcs[e * graphs.size() + k];
-      if (grads[k]) arc.resize(static_cast<size_t>(graphs[k].num_arcs()));
+      if (grads[k]) arc.resize(static_cast<size_t>(graphs[k].num_weights()));
       std::vector<HvpExample> windows;
       std::deque<std::vector<double>> window_tangents;
       for (int32_t w = 0; w < num_windows(e); ++w) {
@@ -317,7 +318,7 @@ EmissionsGrads OuterBatch::destinations(std::span<Gradient* const> grads) const 
 void OuterBatch::sum_arcs(const ArcGrads& arcs, std::span<Gradient* const> grads) const {
   for (size_t k = 0; k < graphs.size(); ++k) {
     if (!grads[k]) continue;
-    std::vector<double> sum(static_cast<size_t>(graphs[k].num_arcs()));
+    std::vector<double> sum(static_cast<size_t>(graphs[k].num_weights()));
     for (size_t e = 0; e < emissions.size(); ++e) {
       const std::vector<double>& part = arcs[e * graphs.size() + k];
       for (size_t a = 0; a < part.size(); ++a) sum[a] += part[a];

@@ -1,0 +1,60 @@
+#include "arcgrad/algorithms/node_weights.h"
+
+#include <algorithm>
+
+#include "arcgrad/runtime/error.h"
+
+namespace arcgrad {
+namespace {
+
+TopologyPtr expand(const Topology& t) {
+  require_size("expand", "nodes", int64_t{t.num_nodes()} + 2);
+  const auto num_arcs = static_cast<size_t>(t.num_arcs());
+  const auto num_weights = static_cast<size_t>(t.num_weights());
+  const int32_t start = t.num_nodes(), accept = start + 1;
+  // The arcs of `t`, then those of start nodes, then those of accept nodes.
+  const auto column = [&](std::span<const int32_t> arcs, int32_t at_start, int32_t at_accept) {
+    Column out(num_weights);
+    const auto ends = std::ranges::copy(arcs, out.begin()).out;
+    std::fill(std::fill_n(ends, t.start().size(), at_start), out.end(), at_accept);
+    return out;
+  };
+  Arrays out{accept + 1, {start}, {accept}, {}, {}, {}, {}};
+  out.src = column(t.src(), start, -1);
+  std::ranges::copy(t.accept(), out.src.end() - std::ssize(t.accept()));
+  out.dst = column(t.dst(), -1, accept);
+  std::ranges::copy(t.start(), out.dst.begin() + static_cast<ptrdiff_t>(num_arcs));
+  out.ilabel = column(t.ilabel(), kEpsilon, kEpsilon);
+  if (!t.is_acceptor()) out.olabel = column(t.olabel(), kEpsilon, kEpsilon);
+  out.is_expanded = true;
+  return std::make_shared<const Topology>(std::move(out));
+}
+
+}  // namespace
+
+const TopologyPtr& expanded(const TopologyPtr& topology) {
+  if (!topology->has_node_weights()) return topology;
+  return topology->memo<TopologyPtr>(Memo::expanded, [&] { return expand(*topology); });
+}
+
+const Topology& expanded(const Topology& topology) {
+  if (!topology.has_node_weights()) return topology;
+  return *topology.memo<TopologyPtr>(Memo::expanded, [&] { return expand(topology); });
+}
+
+std::string describe_weight(const Topology& t, int64_t index) {
+  const auto k = static_cast<size_t>(index);
+  if (t.is_expanded() && t.src()[k] == t.num_nodes() - 2)
+    return text("the start weight of node ", t.dst()[k]);
+  if (t.is_expanded() && t.dst()[k] == t.num_nodes() - 1)
+    return text("the accept weight of node ", t.src()[k]);
+  return text("arc ", index);
+}
+
+void refuse_node_weights(const char* op, const Graph& graph) {
+  require(!graph.has_node_weights(), op,
+          "the graph must have no node weights, which this op does not take yet, but it has ",
+          graph.num_weights() - graph.num_arcs());
+}
+
+}  // namespace arcgrad
