@@ -132,15 +132,18 @@ without a copy.
   graph
       .def(
           "add_node",
-          [](GtnGraph& self, nb::handle start, nb::handle accept) {
+          [](GtnGraph& self, nb::handle start, nb::handle accept,
+             std::optional<double> start_weight, std::optional<double> accept_weight) {
             const bool is_start = to_truth("add_node", "start", start);
             const bool is_accept = to_truth("add_node", "accept", accept);
             if (self.shared) self.shared->order = {};
-            return self.add_node(is_start, is_accept);
+            return self.add_node(is_start, is_accept, start_weight, accept_weight);
           },
-          "start"_a.none() = false, "accept"_a.none() = false,
-          nb::sig("def add_node(self, start: bool = False, accept: bool = False) -> int"),
-          "Add a node and return its id.")
+          "start"_a.none() = false, "accept"_a.none() = false, nb::kw_only(),
+          "start_weight"_a = nb::none(), "accept_weight"_a = nb::none(),
+          nb::sig("def add_node(self, start: bool = False, accept: bool = False, *, "
+                  "start_weight: float | None = None, accept_weight: float | None = None) -> int"),
+          "Add a node and return its id. The ops of gtn refuse weights of nodes.")
       .def(
           "add_arc",
           [](GtnGraph& self, int64_t src, int64_t dst, std::optional<Label> ilabel,

@@ -47,7 +47,10 @@ FAULTS = {
         "tests/ops/test_every_op.py",
     ),
     "concatenation goes on at node 0 instead of the start nodes": Fault(
-        "algorithms/concat.cpp", ", {to, i + 1});", ", {0 * to, i + 1});", "tests/ops/test_every_op.py"
+        "algorithms/concat.cpp",
+        ", {to, i + 1});",
+        ", {0 * to, i + 1});",
+        "tests/ops/test_every_op.py",
     ),
     "the last of equally good arcs is taken": Fault(
         "algorithms/path_scores_best.cpp",

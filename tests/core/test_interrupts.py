@@ -79,7 +79,7 @@ CASES = {
     "sample": (
         "a = ag.Graph()\na.add_node(True)\na.add_node(False, True)\n"
         "a.add_arc(0, 0, 1, 1, -1e-12)\na.add_arc(0, 1, 1, 1, -30.0)",
-        "ag.sample(a, 10**9, seed=0)",
+        "ag.sample(a, max_length=10**9, seed=0)",
     ),
     "best_paths with cycles": (
         "a = random_graph(3_000, 30_000)",

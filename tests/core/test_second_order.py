@@ -161,7 +161,7 @@ def test_second_derivatives_are_the_same_under_no_grad(graph):
 
 def test_hvp_checks_its_vectors(graph):
     score = ag.forward_score(graph)
-    with pytest.raises(ValueError, match=r"hvp: .*3 in all, but it has 2"):
+    with pytest.raises(ValueError, match=r"hvp: .*3 in all, but there are 2"):
         ag.hvp(score, [graph], [[1.0, 2.0]])
     with pytest.raises(ValueError, match=r"hvp: .*one vector.*, but there are 2"):
         ag.hvp(score, [graph], [[1.0] * 3] * 2)

@@ -399,7 +399,7 @@ def entropy(found: list[Path]) -> float:
 
 def entropy_of_counts(graph: ag.Graph) -> float:
     """The entropy of the paths of a graph with cycles."""
-    counted = zip(expected_counts(graph), graph.weights_to_list(), strict=True)
+    counted = zip(expected_counts(graph), weight_list(graph), strict=True)
     return total(graph) - sum(count * weight for count, weight in counted if count)
 
 

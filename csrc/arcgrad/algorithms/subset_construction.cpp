@@ -173,6 +173,7 @@ class SubsetConstruction {
       arrays_.accept.push_back(last);
     }
     if (arrays_.ilabel == arrays_.olabel) arrays_.olabel.clear();
+    arrays_.symbols = topology_.symbols();
     std::unique_ptr<Rule> rule;
     if (keeps_forest_)
       rule = std::make_unique<ForestRule>(options_.op, std::move(forest_), graph_.snapshot(),
