@@ -137,6 +137,8 @@ void init_alignments(nb::module_& m);
 void init_trie(nb::module_& m);
 void init_io(nb::module_& m);
 void init_gtn(nb::module_& m);
+void init_ngram_model(nb::module_& m);
+void init_search(nb::module_& m);
 
 }  // namespace arcgrad::bindings
 

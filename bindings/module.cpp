@@ -49,4 +49,6 @@ NB_MODULE(_core, m) {
   init_trie(m);
   init_io(m);
   init_gtn(m);
+  init_ngram_model(m);
+  init_search(m);
 }

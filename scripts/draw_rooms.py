@@ -20,7 +20,10 @@ ROOT = Path(__file__).parents[1]
 CORE = ROOT / "csrc/arcgrad"
 
 # Every room may use itself and the rooms before it.
-ROOMS = ("runtime", "core", "autograd", "algorithms", "trellis", "ops", "gtn", "tokens", "io")
+ROOMS = (
+    *("runtime", "core", "autograd", "algorithms", "trellis", "ops", "gtn", "tokens", "io"),
+    "search",
+)
 # The headers outside the folders of the rooms: the index of ops, and the header of the library,
 # which includes all public ones and so is in no room.
 LOOSE = {"ops.h": "ops", "arcgrad.h": None}

@@ -1,7 +1,7 @@
 """Differentiable weighted finite-state transducers."""
 
 from . import _signatures  # noqa: F401, I001, it wraps functions before others import them
-from . import _environment, criterion, lexicon, ngram, tokens
+from . import _environment, criterion, decoding, lexicon, ngram, tokens
 from ._arcs import Arc
 from ._core import (
     Explanation,
@@ -95,6 +95,7 @@ __all__ = [
     "concat",
     "connect",
     "criterion",
+    "decoding",
     "determinize",
     "draw",
     "entropy",

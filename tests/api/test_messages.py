@@ -146,7 +146,7 @@ CALLBACKS = {
     "progress",
     "tokenize",
 }  # their own errors pass through
-NO_CALL = {"Hypothesis", "TokenSpan", "Arc", "Explanation", "Model", "no_grad"}
+NO_CALL = {"LabelSequence", "TokenSpan", "Arc", "Explanation", "Model", "no_grad"}
 NO_CALL |= {"CPU", "Device", "DeviceType"}  # values of arcgrad.gtn
 
 

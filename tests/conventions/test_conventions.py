@@ -31,6 +31,7 @@ MODULES = {
     "tokens.": ag.tokens,
     "ngram.": ag.ngram,
     "lexicon.": ag.lexicon,
+    "decoding.": ag.decoding,
     "torch.": agt,
 }
 

@@ -18,6 +18,7 @@ LAYERS = [
     {"_arguments", "_core"},
     {"_arcs", "_environment", "_files", "_grad_mode", "_signatures"},
     {"criterion", "drawing", "lexicon", "ngram", "tokens"},
+    {"decoding"},
     {""},
     {"gtn", "torch"},
     {"recipes"},

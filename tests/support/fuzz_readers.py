@@ -14,7 +14,7 @@ import zlib
 from pathlib import Path
 
 import trees
-from fuzzing import Reader
+from fuzzing import CORPUS, Reader
 
 import arcgrad as ag
 from arcgrad import gtn
@@ -210,6 +210,22 @@ def small_checkpoint():
     return to_tensors(content)
 
 
+def compact_model():
+    model = ag.ngram.estimate(ag.ngram.count(["ab", "ba", "abab"], 3)).compact()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.ngrams"
+        model.save(str(path))
+        return path.read_bytes()
+
+
+def arpa_files():
+    return [path.read_bytes() for path in sorted((CORPUS / "arpa").iterdir())]
+
+
+def read_spellings(path):
+    return ag.decoding.CTCDecoder(["", "a", "b"], lexicon=path)
+
+
 def iam_xml(folder):
     trees.iam_sets(folder)
     trees.iam_xml(folder)
@@ -281,6 +297,9 @@ READERS = [
     Reader("counts", ag.ngram.Counts.load, "counts", share=2),
     Reader("counts-npz", ag.ngram.Counts.load, "counts.npz", derive=damaged_archive, share=2),
     Reader("arpa", ag.ngram.load_arpa, "model.arpa", share=2),
+    Reader("compact", ag.ngram.load_compact, "model.ngrams", seeds=[compact_model()]),
+    Reader("compact-arpa", ag.ngram.load_compact, "model.arpa", seeds=arpa_files()),
+    Reader("decoder-lexicon", read_spellings, "words.txt", seeds=[b"ab a b\nba b a\n"]),
     Reader("lexicon", lambda path: read_lexicon(path, LETTERS), "words.txt"),
     Reader("letters", load_tokenizer, "letters.json"),
     Reader("pieces", load_tokenizer, "pieces.model", share=0.5),

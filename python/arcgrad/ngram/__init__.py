@@ -3,6 +3,7 @@
 from ._table import END, START
 from .arpa import load_arpa, save_arpa
 from .backoff import backoff_graph
+from .compact import CompactModel, load_compact
 from .counting import count
 from .counts import Counts
 from .dense import dense_graph
@@ -12,6 +13,7 @@ from .smoothing import estimate
 __all__ = [
     "END",
     "START",
+    "CompactModel",
     "Counts",
     "Model",
     "backoff_graph",
@@ -19,5 +21,6 @@ __all__ = [
     "dense_graph",
     "estimate",
     "load_arpa",
+    "load_compact",
     "save_arpa",
 ]

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arcgrad._arguments import checked_class
-from arcgrad._core import Graph
+from arcgrad._core import CompactModel, Graph
 
 from ._sequences import Token, batches, with_ends
 from ._table import END, START, Floats, Ints, Rows, Table, take, windows
 from .backoff import backoff_graph
-from .counts import check_symbols
+from .counts import UNKNOWN, check_symbols
 
 
 @checked_class
@@ -188,6 +188,29 @@ class Model:
         True
         """
         return backoff_graph(self, calc_grad=calc_grad, dtype=dtype)
+
+    def compact(self) -> CompactModel:
+        """The same model as compact arrays, for decoding. Scores are rounded to float32.
+
+        >>> import arcgrad as ag
+        >>> model = ag.ngram.estimate(ag.ngram.count(["ab", "ba"], 2)).compact()
+        >>> [round(score, 3) for score in model.scores(["a", "b"])]
+        [-0.875, -0.875, -0.875]
+        """
+        names = list(self._symbols or map(str, range(self._num_tokens)))
+        if self._symbols is None and self._unknown is not None:
+            names[self._unknown] = UNKNOWN
+        unigrams = self._tables[0].rows[:, 0]
+        # Words are numbered in the order of the 1-grams. END and START are -2 and -1.
+        number = np.zeros(self._num_tokens + 2, np.int32)
+        number[unigrams] = np.arange(len(unigrams))
+        special = {START: "<s>", END: "</s>"}
+        return CompactModel.from_arrays(
+            [special[word] if word in special else names[word] for word in unigrams.tolist()],
+            [np.ascontiguousarray(number[table.rows]) for table in self._tables],
+            self._log_probs,
+            self._back_offs,
+        )
 
     def __repr__(self) -> str:
         sizes = " + ".join(map(str, self.sizes))

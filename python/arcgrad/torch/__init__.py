@@ -16,16 +16,24 @@ from ._leaves import emissions, graph
 from .asg import ASGLoss
 from .conv import ConvTransducer1d
 from .ctc import CTCLoss, ctc_loss
-from .decoding import Hypothesis, TokenSpan, beam_search, forced_align, viterbi
+from .decoding import (
+    CTCDecoder,
+    LabelSequence,
+    TokenSpan,
+    beam_search,
+    forced_align,
+    viterbi,
+)
 from .sequence import SequenceLoss
 from .stc import STCLoss
 from .transducer import TransducerLoss
 
 __all__ = [
     "ASGLoss",
+    "CTCDecoder",
     "CTCLoss",
     "ConvTransducer1d",
-    "Hypothesis",
+    "LabelSequence",
     "STCLoss",
     "SequenceLoss",
     "TokenSpan",

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 import arcgrad as ag
+from arcgrad import decoding
 from arcgrad._arguments import checked
 
 from ._leaves import borrow
@@ -34,16 +35,45 @@ class TokenSpan(NamedTuple):
     score: float
 
 
-class Hypothesis(NamedTuple):
-    """A result of a search: output labels without epsilons, and the score of the best path.
+class LabelSequence(NamedTuple):
+    """A result of :func:`beam_search`: output labels without epsilons, and the best path's score.
 
     >>> import arcgrad.torch as agt
-    >>> agt.Hypothesis(labels=[1, 2], score=-3.5).labels
+    >>> agt.LabelSequence(labels=[1, 2], score=-3.5).labels
     [1, 2]
     """
 
     labels: list[int]
     score: float
+
+
+class CTCDecoder(decoding.CTCDecoder):
+    """:class:`arcgrad.decoding.CTCDecoder` that takes tensors, too.
+
+    Tensors may be on any device, have any floating-point type and need gradients; results are
+    plain values.
+
+    >>> import torch, arcgrad.torch as agt
+    >>> decoder = agt.CTCDecoder(["<blank>", "|", "a", "c", "t"], lexicon=["act", "cat"])
+    >>> log_probs = torch.eye(5)[torch.tensor([3, 2, 4, 4, 0])].mul(4).log_softmax(-1)
+    >>> decoder.decode(log_probs)[0][0].text
+    'cat'
+    """
+
+    def _array(self, op: str, values: Any, dims: tuple[int, ...]) -> Any:
+        return super()._array(op, _to_numpy(values), dims)
+
+    def _examples(self, op: str, log_probs: Any, lengths: Any) -> Any:
+        return super()._examples(op, log_probs, _to_numpy(lengths))
+
+
+def _to_numpy(values: Any) -> Any:
+    if not isinstance(values, Tensor):
+        return values
+    values = values.detach().cpu()
+    if values.dtype in (torch.float16, torch.bfloat16):
+        values = values.float()
+    return values.numpy()
 
 
 def _spells_everything(tokens: ag.tokens.Tokens) -> bool:
@@ -272,7 +302,7 @@ def beam_search(
         blank: The label of the blank, if no graph is given.
 
     Returns:
-        With ``nbest``, for each example a list of :class:`Hypothesis`, best first. Otherwise a
+        With ``nbest``, for each example a list of :class:`LabelSequence`, best first. Otherwise a
         lattice for each example: the graph of all paths that were not pruned, which can be
         rescored, intersected and differentiated. If the beam is so narrow that no path is left, the
         list or the lattice is empty. With the default beam the search is exact.
@@ -292,6 +322,9 @@ def beam_search(
     with ag.no_grad():
         found = ag.best_paths(lattices, nbest, unique=True)
     return [
-        [Hypothesis(_labels(path.olabels()), float(sum(path.weights_to_list()))) for path in paths]
+        [
+            LabelSequence(_labels(path.olabels()), float(sum(path.weights_to_list())))
+            for path in paths
+        ]
         for paths in found
     ]
