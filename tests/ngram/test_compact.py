@@ -2,6 +2,7 @@
 
 import gzip
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -118,8 +119,9 @@ def test_refused_arpa(old, new, message):
     assert "x.arpa" in str(caught.value)
 
 
-def test_refused_files(tmp_path):
-    path = tmp_path / "m.ngrams"
+def test_refused_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = Path("m.ngrams")
     model = ag.ngram.estimate(ag.ngram.count(lines(30), 3)).compact()
     model.save(str(path))
     content = path.read_bytes()
