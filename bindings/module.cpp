@@ -12,6 +12,8 @@ NB_MODULE(_core, m) {
   nb::set_leak_warnings(false);
   m.attr("__version__") = ARCGRAD_VERSION;
   m.attr("epsilon") = arcgrad::kEpsilon;
+  m.attr("begin_label") = arcgrad::kBegin;
+  m.attr("end_label") = arcgrad::kEnd;
   nb::register_exception_translator([](const std::exception_ptr& pointer, void*) {
     try {
       std::rethrow_exception(pointer);

@@ -53,6 +53,26 @@ Graph compose(const Graph& first, const Graph& second,
 Graph intersect(const Graph& first, const Graph& second,
                 std::optional<int64_t> max_arcs = std::nullopt);
 
+// Sets of strings and rules
+Graph difference(const Graph& first, const Graph& second,
+                 std::optional<int64_t> max_arcs = std::nullopt);
+Graph complement(const Graph& graph, std::vector<int32_t> labels,
+                 std::optional<int64_t> max_arcs = std::nullopt);
+Graph cross(const Graph& first, const Graph& second,
+            std::optional<int64_t> max_arcs = std::nullopt);
+/// The order in which places are rewritten: the context on that side is compared with the output.
+enum class RuleOrder : uint8_t { left_to_right, right_to_left, simultaneous };
+/// How a rule is applied.
+struct Rewriting {
+  bool is_obligatory = true;
+  RuleOrder order = RuleOrder::left_to_right;
+  int64_t max_arcs = 100'000'000;
+};
+/// The labels before and after each string, which contexts of rules may have.
+inline constexpr int32_t kBegin = std::numeric_limits<int32_t>::max() - 1, kEnd = kBegin + 1;
+Graph rewrite(const Graph& rule, const Graph& left, const Graph& right, std::vector<int32_t> labels,
+              const Rewriting& rewriting = {});
+
 // Decoding
 /// The limits of a beam search; by default it prunes nothing.
 struct Pruning {

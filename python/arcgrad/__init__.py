@@ -1,7 +1,7 @@
 """Differentiable weighted finite-state transducers."""
 
 from . import _signatures  # noqa: F401, I001, it wraps functions before others import them
-from . import _environment, criterion, decoding, lexicon, ngram, tokens
+from . import _environment, criterion, decoding, lexicon, ngram, text, tokens
 from ._arcs import Arc
 from ._core import (
     Explanation,
@@ -17,10 +17,13 @@ from ._core import (
     chain_graph,
     clone,
     closure,
+    complement,
     compose,
     concat,
     connect,
+    cross,
     determinize,
+    difference,
     entropy,
     epsilon,
     equal,
@@ -54,6 +57,7 @@ from ._core import (
     rand_equivalent,
     remove,
     reverse,
+    rewrite,
     sample,
     save,
     savetxt,
@@ -91,12 +95,15 @@ __all__ = [
     "chain_graph",
     "clone",
     "closure",
+    "complement",
     "compose",
     "concat",
     "connect",
     "criterion",
+    "cross",
     "decoding",
     "determinize",
+    "difference",
     "draw",
     "entropy",
     "epsilon",
@@ -134,6 +141,7 @@ __all__ = [
     "rand_equivalent",
     "remove",
     "reverse",
+    "rewrite",
     "sample",
     "save",
     "savetxt",
@@ -145,6 +153,7 @@ __all__ = [
     "set_num_threads",
     "shortest_distance",
     "subtract",
+    "text",
     "tokens",
     "top_sort",
     "union",

@@ -13,7 +13,7 @@ import arcgrad.gtn as gtn
 torch = pytest.importorskip("torch")
 agt = pytest.importorskip("arcgrad.torch")
 
-MODULES = ["", ".criterion", ".gtn", ".lexicon", ".ngram", ".tokens", ".torch"]
+MODULES = ["", ".criterion", ".gtn", ".lexicon", ".ngram", ".text", ".tokens", ".torch"]
 
 # `<op>: <rule>, but <what was given>`, with the element where there is a list.
 FORM = re.compile(r"^[\w.]+( \([\w ,]+\))?: .+, (but|or) .+", re.DOTALL)
@@ -87,6 +87,12 @@ VALID = {
     "N": lambda: 3,
     "ints": lambda: [1],
     "kernel_size": lambda: 2,
+    "left": lambda: ag.chain_graph([0]),
+    "pairs": lambda: {"a": "b"},
+    "right": lambda: ag.chain_graph([0]),
+    "rules": lambda: ag.text.acceptor("a"),
+    "tau": lambda: ag.text.acceptor("a"),
+    "text": lambda: "a",
     "kernels": lambda: [[1]],
     "label": lambda: 1,
     "labels": lambda: [1],
@@ -124,6 +130,8 @@ VALID = {
 }
 SPECIAL = {
     ("chain_graph", "labels"): lambda: [1],
+    ("best", "graph", "text"): lambda: ag.text.acceptor("a"),
+    ("best_strings", "graph", "text"): lambda: ag.text.acceptor("a"),
     ("linear_graph", "labels"): lambda: 3,
     ("linear_graphs", "weights"): lambda: np.zeros((1, 2, 3)),
     ("beam_search", "emissions", "torch"): lambda: torch.zeros(1, 2, 3),

@@ -32,6 +32,7 @@ MODULES = {
     "ngram.": ag.ngram,
     "lexicon.": ag.lexicon,
     "decoding.": ag.decoding,
+    "text.": ag.text,
     "torch.": agt,
 }
 

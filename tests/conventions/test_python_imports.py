@@ -17,7 +17,7 @@ TOP = "arcgrad"
 LAYERS = [
     {"_arguments", "_core"},
     {"_arcs", "_environment", "_files", "_grad_mode", "_signatures"},
-    {"criterion", "drawing", "lexicon", "ngram", "tokens"},
+    {"criterion", "drawing", "lexicon", "ngram", "text", "tokens"},
     {"decoding"},
     {""},
     {"gtn", "torch"},

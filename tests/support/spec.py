@@ -278,6 +278,66 @@ def concat(*xs: Language) -> Language:
     return joined
 
 
+def difference(x: Language, y: Language) -> Language:
+    return {string: s for string, s in x.items() if string not in y}
+
+
+def all_strings(labels: Iterable[int]) -> list[tuple[int, ...]]:
+    labels = list(labels)
+    return [w for n in range(LENGTH + 1) for w in itertools.product(labels, repeat=n)]
+
+
+def complement(x: Language, labels: Iterable[int]) -> Language:
+    return {(w, w): 0.0 for w in all_strings(labels) if (w, w) not in x}
+
+
+def cross(x: Language, y: Language) -> Language:
+    return collect(((i, o), s + t) for (i, _), s in x.items() for (_, o), t in y.items())
+
+
+def rewrite(
+    rule: Language, left: Language, right: Language, *, labels=(0, 1), mode="obligatory", direction
+) -> Language:
+    """Visit the places of each string from left to right, and rewrite or copy at each of them."""
+    if direction == "rtl":
+        sides = map(reverse, (rule, right, left))
+        mirrored = rewrite(*sides, labels=labels, mode=mode, direction="mirrored")
+        return reverse(mirrored)
+    ends = (ag.text.BEGIN, ag.text.END)
+    first, last = reversed(ends) if direction == "mirrored" else ends
+
+    def ended(text: tuple[int, ...]) -> bool:
+        return any(
+            (first, *text)[1 + len(text) - len(c) :] == c
+            for c, _ in left
+            if len(c) <= 1 + len(text)
+        )
+
+    def followed(text: tuple[int, ...]) -> bool:
+        return any((*text, last)[: len(c)] == c for c, _ in right)
+
+    def outputs(x, at, done, can_insert):
+        """Pairs of an output and its score; `done` was written for the labels before `at`."""
+        found = []
+        if ended(x[:at] if direction == "sim" else done):
+            found = [
+                (at + len(i), o, s)
+                for (i, o), s in rule.items()
+                if x[at : at + len(i)] == i and followed(x[at + len(i) :]) and (i or can_insert)
+            ]
+        for end, o, s in found:
+            for more, t in outputs(x, end, done + o, False):
+                yield more, s + t
+        if not found or mode == "optional":
+            if at == len(x):
+                yield done, 0.0
+            elif x[at] in labels:
+                yield from outputs(x, at + 1, (*done, x[at]), True)
+
+    pairs = (((x, o), s) for x in all_strings(range(3)) for o, s in outputs(x, 0, (), True))
+    return collect(pairs)
+
+
 def shorter(x: Language) -> Language:
     return {string: s for string, s in x.items() if max(map(len, string)) <= LENGTH}
 
@@ -518,6 +578,16 @@ class Op:
 
     def __str__(self) -> str:
         return f"{self.name}[{self.variant}]" if self.variant else self.name
+
+
+def within(graph: ag.Graph) -> ag.Graph:
+    """The part of a graph that reads strings of three labels, at most LENGTH long."""
+    length = range(LENGTH)
+    src, labels = np.repeat(length, 3), np.tile(range(3), LENGTH)
+    short = ag.Graph.from_arrays(
+        src, src + 1, labels, start=[0], accept=range(LENGTH + 1), dtype="float64", calc_grad=False
+    )
+    return ag.compose(short, graph)
 
 
 def of_list(op):
@@ -793,6 +863,49 @@ OPS = [
         two(convergent(transducer=False, max_nodes=3, max_arcs=5)),
         "cyclic",
         **on_strings,
+    ),
+    # Sets of strings and rules
+    Op("difference", ag.difference, difference, two(acceptors())),
+    Op(
+        "difference",
+        ag.difference,
+        difference,
+        two(convergent(transducer=False, max_nodes=4, max_arcs=6), acceptors()),
+        "cyclic first",
+        slots=False,
+        **on_strings,
+    ),
+    Op(
+        "difference",
+        ag.difference,
+        difference,
+        two(acceptors(max_nodes=LENGTH + 1), convergent(transducer=False)),
+        "cyclic second",
+        slots=False,
+        **on_strings,
+    ),
+    Op(
+        "complement",
+        lambda g: within(ag.complement(g, [0, 1])),
+        lambda x: complement(x, [0, 1]),
+        one(acceptors()),
+        batch=False,
+    ),
+    Op("cross", ag.cross, cross, two(acceptors())),
+    *(
+        Op(
+            "rewrite",
+            lambda *graphs, options=options: within(ag.rewrite(*graphs, [0, 1], **options)),
+            partial(rewrite, **options),
+            st.tuples(graphs(max_nodes=4, max_arcs=5), contexts, contexts),
+            f"{mode},{direction}",
+            slots=False,
+            batch=False,
+        )
+        for mode in ("obligatory", "optional")
+        for direction in ("ltr", "rtl", "sim")
+        for options in [{"mode": mode, "direction": direction}]
+        for contexts in [acceptors(max_nodes=3, max_arcs=3)]
     ),
     # Decoding
     *(
