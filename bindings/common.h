@@ -66,20 +66,15 @@ nb::object from_dtype(DType dtype);
 int32_t to_int32(const char* op, const char* what, int64_t value);
 /// A bool, for setters of properties, where a failed conversion has no useful message.
 bool to_flag(const char* op, const char* what, nb::handle value);
-/// Runs an op. If an allocation fails, the error names the op.
+/// Runs an op without the GIL. If an allocation fails, the error names the op.
 template <class Run>
-auto name_op(const char* op, const Run& run) {
+auto run_op(const char* op, const Run& run) {
+  nb::gil_scoped_release release;
   try {
     return run();
   } catch (const std::bad_alloc&) {
     rethrow_for_op(op);
   }
-}
-/// The same without the GIL.
-template <class Run>
-auto run_op(const char* op, const Run& run) {
-  nb::gil_scoped_release release;
-  return name_op(op, run);
 }
 /// str() of an object, for messages.
 std::string show(nb::handle object);

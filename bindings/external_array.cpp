@@ -138,9 +138,9 @@ nb::object reduce_losses(const std::vector<Graph>& graphs, const std::optional<F
                          bool zero_infinity, bool is_double) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const size_t count = graphs.size();
-  require(!factors || factors->size() == count, "reduce_losses",
-          "there must be one factor per loss, ", count, " in all, but there are ",
-          factors ? factors->size() : 0);
+  require(!factors || factors->size() == count, "SequenceLoss",
+          "there must be emissions for each target, ", factors ? factors->size() : 0,
+          " in all, but there are losses of ", count);
   return dispatch(is_double ? DType::float64 : DType::float32, [&](auto kind) {
     using T = decltype(kind);
     auto* const buffer = new T[std::max<size_t>(count, 1)];

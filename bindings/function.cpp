@@ -36,7 +36,8 @@ PyObject* method_type = nullptr;
 
 PyObject* inner_of(PyObject* self) { return reinterpret_cast<Function*>(self)->inner; }
 
-/// Replaces the TypeError of a call that does not fit the bindings.
+/// Replaces the TypeError of a call that does not fit the bindings, and a MemoryError without the
+/// name of the function.
 PyObject* explain(PyObject* inner, PyObject* const* args, size_t nargsf, PyObject* names) noexcept {
   try {
     nb::python_error error;  // takes the error that is set
@@ -62,7 +63,9 @@ PyObject* explain(PyObject* inner, PyObject* const* args, size_t nargsf, PyObjec
 PyObject* call(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* names) noexcept {
   PyObject* const inner = inner_of(self);
   PyObject* const result = PyObject_Vectorcall(inner, args, nargsf, names);
-  if (result || !PyErr_ExceptionMatches(PyExc_TypeError)) return result;
+  if (result ||
+      (!PyErr_ExceptionMatches(PyExc_TypeError) && !PyErr_ExceptionMatches(PyExc_MemoryError)))
+    return result;
   return explain(inner, args, nargsf, names);
 }
 

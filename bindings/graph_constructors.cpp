@@ -107,8 +107,7 @@ Graph make_linear(int64_t frames, int64_t labels, nb::handle weights, Flag calc_
   const int32_t c = to_int32(op, "the number of labels", labels);
   if (weights.is_none()) {
     require(copy, op, "copy=False requires weights, but there are none");
-    return name_op(op,
-                   [&] { return linear_graph(t, c, calc_grad, kind.value_or(DType::float32)); });
+    return linear_graph(t, c, calc_grad, kind.value_or(DType::float32));
   }
   require(t >= 0 && c >= 0, op, "the numbers of frames and labels must be 0 or more, but they are ",
           t, " and ", c);

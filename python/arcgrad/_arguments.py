@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections.abc
+import contextlib
 import functools
 import inspect
 import operator
@@ -11,7 +12,7 @@ import re
 import reprlib
 import types
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -56,6 +57,20 @@ class Problem(NamedTuple):
     wanted: str
     value: Any
     error: type[Exception] = TypeError
+
+
+def is_in_form(message: str) -> bool:
+    """Whether an error names its op and says what was given."""
+    return _FORM.match(message) is not None
+
+
+@contextlib.contextmanager
+def renamed(op: str) -> Iterator[None]:
+    """Errors of an inner function under the name of the op that the user called."""
+    try:
+        yield
+    except (TypeError, ValueError, MemoryError) as error:
+        raise type(error)(re.sub(r"^[\w.]+", op, str(error), count=1)) from None
 
 
 def find_problem(value: Any, wanted: Any, *, deep: bool = True) -> Problem | None:
@@ -133,7 +148,7 @@ class _Function:
         file = trace.tb_frame.f_code.co_filename if trace is not None else ""
         # Errors of a function that the user passed, and of a call that Python refused, stay.
         is_ours = file.startswith(_FOLDER) and file != __file__
-        if not is_ours or _FORM.match(str(error)):
+        if not is_ours or is_in_form(str(error)):
             return
         try:
             self.check(args, kwargs, deep=True)

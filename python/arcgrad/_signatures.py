@@ -19,7 +19,7 @@ from typing import Any
 import numpy
 
 from . import _core
-from ._arguments import find_problem, refusal
+from ._arguments import find_problem, is_in_form, refusal
 
 _EMPTY = inspect.Parameter.empty
 
@@ -53,7 +53,8 @@ def _overloads(function: Any) -> list[inspect.Signature]:
 def find_signature(function: Any) -> inspect.Signature:
     """The signature of a function of nanobind. Annotations of overloads are joined."""
     overloads = _overloads(function)
-    first = overloads[0]
+    # The overload of a copy constructor comes first where it is tried first.
+    first = max(overloads, key=lambda signature: len(signature.parameters))
     parameters = [
         parameter.replace(
             annotation=_join(
@@ -86,12 +87,18 @@ def find_documentation(function: Any) -> str:
 
 
 def explain_call(
-    function: Any, error: TypeError, args: list[Any], named: dict[str, Any]
+    function: Any, error: TypeError | MemoryError, args: list[Any], named: dict[str, Any]
 ) -> Exception | None:
-    """The exception for a call that fits no overload; None if the error is another one."""
+    """The exception for a call that fits no overload or has no memory; None for other errors."""
+    op = function.__name__.removeprefix("gtn_")
+    if isinstance(error, MemoryError):
+        op = function.__qualname__.removesuffix(".__init__") if op == "__init__" else op
+        text = str(error).replace(
+            "std::bad_alloc", "there must be memory for the result, but the system has none left"
+        )
+        return None if is_in_form(text) else MemoryError(f"{op}: {text}")
     if not str(error).startswith(f"{function.__name__}(): incompatible function arguments"):
         return None
-    op = function.__name__.removeprefix("gtn_")
     signatures = _overloads(function)
     if type(function).__name__ == "nb_method":
         owner = function.__qualname__.rpartition(".")[0]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from . import _files
-from ._arguments import checked
+from ._arguments import checked, renamed
 from ._core import Graph, SymbolTable, product_bound, to_dot
 
 Symbols: TypeAlias = SymbolTable | dict[int, str] | list[str]
@@ -90,10 +90,8 @@ def draw(
             f"draw: the graph must have at most {max_size} nodes and {max_size} arcs, but it has "
             f"{size}; draw a smaller graph, raise max_size, or use write_dot and Graphviz"
         )
-    try:
+    with renamed("draw"):
         dot = to_dot(graph, isymbols, osymbols)
-    except (TypeError, ValueError) as error:
-        raise type(error)(str(error).replace("write_dot", "draw", 1)) from None
     picture = _render(graph, dot, kind, max_seconds)
     try:
         _files.write(path, picture)

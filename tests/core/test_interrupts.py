@@ -159,6 +159,13 @@ for _ in range(3):
     signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
     order(graph)
     signal.setitimer(signal.ITIMER_REAL, 0.0)
+
+found = []
+product = ag.intersect(make(), ag.linear_graph(3, 1))
+signal.signal(signal.SIGALRM, lambda *_: found.append(product.num_arcs()))
+signal.setitimer(signal.ITIMER_REAL, 0.02)
+found.append(product.num_arcs())
+assert len(found) == 2 and found[0] == found[1], found
 print("done")
 """
 

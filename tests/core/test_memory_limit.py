@@ -32,7 +32,12 @@ calls = {
     "Tokens.graph": lambda: Tokens(20_000_000).graph(),
     "power": lambda: ag.power(graph, 10_000),
     "union": lambda: ag.union([graph] * 3_000),
+    "chain_graph": lambda: ag.chain_graph(many),
+    "ctc_graph": lambda: ag.tokens.ctc_graph(many, blank=2),
+    "best_paths": lambda: ag.best_paths(words, 10_000_000),
 }
+many = np.ones(20_000_000, np.int32)
+words = ag.power(ag.union([ag.chain_graph([k]) for k in range(10)]), 40)
 calls["remove"] = lambda: ag.remove(ag.concat([graph] * 2_000))
 before = {op: None for op in calls}
 for op, call in calls.items():

@@ -83,6 +83,17 @@ def test_rand_equivalent_draws_a_thousand_samples():
     assert inspect.signature(gtn.rand_equivalent).parameters["num_samples"].default == 1000
 
 
+def test_the_signature_of_a_graph_has_its_options():
+    assert list(inspect.signature(gtn.Graph).parameters) == ["calc_grad", "dtype"]
+
+
+def test_draw_reports_errors_under_its_own_name(tmp_path):
+    with pytest.raises(TypeError, match=r"draw: graph must be a Graph, but it is 'x' \(str\)"):
+        gtn.draw("x", tmp_path / "graph.svg")
+    with pytest.raises(IndexError, match="draw: the input symbols must name every label"):
+        gtn.draw(gtn.linear_graph(1, 2), tmp_path / "graph.svg", {0: "a"})
+
+
 def test_everything_is_documented_and_the_example_runs():
     for name in gtn.__all__:
         thing = getattr(gtn, name)

@@ -97,3 +97,9 @@ def test_transforms_are_refused_under_the_name_of_the_loss(name):
         if weights and transform is not torch.func.vmap:
             with refused:
                 transform(of_weights)(weights)
+
+
+def test_a_list_with_anything_but_graphs_is_refused_under_the_name_of_the_function():
+    pattern = r"tensor \(element 1 of 2\): graphs must be a Graph, but it is 1 \(int\)"
+    with pytest.raises(TypeError, match=pattern):
+        agt.tensor([ag.scalar_graph(1.0), 1])

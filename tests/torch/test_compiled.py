@@ -78,12 +78,28 @@ def test_compiled_losses_take_the_lists_that_eager_ones_take(targets):
     check_equal_to_eager(lambda: loss(x, targets), [x], fullgraph=True, backend="aot_eager")
 
 
-def test_compiled_losses_refuse_lengths_of_a_ragged_list():
+@pytest.mark.parametrize("lengths", [[2, 1], torch.tensor([2, 1])], ids=["list", "tensor"])
+def test_compiled_losses_take_lengths_beside_a_ragged_list(lengths):
+    loss = agt.TransducerLoss(Tokens.ctc(4)).double()
+    x = random(2, 6, 4).requires_grad_()
+    check_equal_to_eager(
+        lambda: loss(x, [[1, 2], [3]], target_lengths=lengths),
+        [x],
+        fullgraph=True,
+        backend="aot_eager",
+    )
+
+
+@pytest.mark.parametrize(
+    ("lengths", "pattern"),
+    [([1, 2], "length 0 is -1"), ([2], "there must be one target")],
+)
+def test_compiled_losses_refuse_other_lengths_of_a_ragged_list(lengths, pattern):
     loss = agt.TransducerLoss(Tokens.ctc(4))
     torch._dynamo.reset()
     compiled = torch.compile(loss, backend="eager")
-    with pytest.raises(ValueError, match="list"):
-        compiled(torch.zeros(2, 6, 4), [[1, 2], [3]], target_lengths=[1, 2])
+    with pytest.raises(ValueError, match=pattern):
+        compiled(torch.zeros(2, 6, 4), [[1, 2], [3]], target_lengths=lengths)
 
 
 def test_the_operators_do_not_need_torch_to_read_annotations():

@@ -69,12 +69,14 @@ const Deferred::Built& Product::built() const {
   once_.call([this] {
     Composed composed = compose_(op_, first_.topology(), second_.topology());
     composed.arrays.symbols = symbols_;
-    built_.topology = std::make_shared<Topology>(std::move(composed.arrays));
     const Moved inputs[] = {{first_, std::move(composed.first)},
                             {second_, std::move(composed.second)}};
-    built_.weights = move_weights(built_.topology->num_weights(), dtype(), inputs);
+    Built built{std::make_shared<Topology>(std::move(composed.arrays)), {}};
+    built.weights = move_weights(built.topology->num_weights(), dtype(), inputs);
     auto rule = make_moves_rule(inputs);
     rule->op = op_;
+    if (is_built()) return;  // by a signal handler, meanwhile
+    built_ = std::move(built);
     rule_ = std::move(rule);
   });
   return built_;

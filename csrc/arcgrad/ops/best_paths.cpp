@@ -34,6 +34,12 @@ namespace arcgrad {
 namespace {
 
 constexpr char kOp[] = "best_paths";
+/// Checks for Ctrl-C, and whether the queue and the results have passed the memory limit.
+void poll() {
+  poll_interrupt();
+  require_memory(0);
+}
+
 /// The end of a path, which precedes any arc.
 constexpr int32_t kEnd = -1;
 
@@ -182,7 +188,7 @@ class PathSearch {
   std::optional<Column> next() {
     while (!queue_.empty()) {
       constexpr int64_t kBetweenPolls = 256;
-      if (++count_ % kBetweenPolls == 0) poll_interrupt();
+      if (++count_ % kBetweenPolls == 0) poll();
       const PathEntry item = queue_.top();
       queue_.pop();
       const Step step = steps_[item.steps.begin];
@@ -269,7 +275,7 @@ class StringSearch {
   /// The arcs of the next path; nothing after the last one.
   std::optional<Column> next() {
     while (!queue_.empty()) {
-      poll_interrupt();
+      poll();
       std::ranges::pop_heap(queue_, IsWorse{tree_});
       const StringEntry item = std::move(queue_.back());
       queue_.pop_back();

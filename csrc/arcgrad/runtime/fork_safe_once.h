@@ -7,8 +7,12 @@
 // it. So a ForkSafeOnce has a second mutex for processes that were forked after it was made, and a
 // child runs an unfinished initialization again from the start.
 //
-// Invariant: `is_done_` is set only after the initialization has returned. The initialization must
-// therefore be repeatable. Not covered: a child that forks again during its own second run.
+// A signal handler may ask for the value while its own thread computes it. It then computes the
+// value itself, so the mutexes are recursive.
+//
+// Invariant: `is_done_` is set only after an initialization has returned. The initialization must
+// therefore be repeatable; one that polls for signals must not replace a value that is_done() when
+// it returns. Not covered: a child that forks again during its own second run.
 //
 // Cost: once it is done, one load with acquire order.
 
@@ -37,7 +41,7 @@ class ForkSafeOnce {
  private:
   std::atomic<bool> is_done_ = false;
   const int32_t generation_ = fork_generation();
-  std::mutex mutex_, forked_mutex_;
+  std::recursive_mutex mutex_, forked_mutex_;
 };
 
 }  // namespace arcgrad

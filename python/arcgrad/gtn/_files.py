@@ -12,6 +12,7 @@ import numpy as np
 
 import arcgrad as ag
 from arcgrad import drawing
+from arcgrad._arguments import renamed
 from arcgrad._core import GtnGraph as Graph
 from arcgrad._core import to_dot
 from arcgrad.gtn._functions import raises_as
@@ -115,7 +116,7 @@ def draw(
     SVG, PNG and PDF files need ``pygraphviz`` or the program ``dot``, other formats need ``dot``.
     """
     isymbols, osymbols = isymbols or None, osymbols or None
-    with raises_as(ValueError, IndexError):
+    with raises_as(ValueError, IndexError), renamed("draw"):
         dot = to_dot(graph, isymbols, osymbols)
     kind = Path(file_name).suffix[1:]
     if kind in drawing.FORMATS and find_spec("pygraphviz") is not None:

@@ -151,12 +151,8 @@ def compiled_loss(
 ) -> Tensor:
     """The operator on arguments in any form that a loss takes, if they can be tensors."""
     if _is_ragged(targets):
-        if target_lengths is not None:
-            raise ValueError(
-                "SequenceLoss: the targets of a list have their own lengths, but target_lengths "
-                "are given; leave them out"
-            )
-        targets, target_lengths = _joined(targets)
+        targets, sizes = _joined(targets)
+        target_lengths = sizes if target_lengths is None else _agreed(sizes, target_lengths)
     out: Tensor = sequence_loss(
         emissions,
         torch.as_tensor(targets),
@@ -186,6 +182,17 @@ def _joined(targets: Sequence[Any]) -> tuple[Tensor, Tensor]:
     parts = [torch.as_tensor(target) for target in targets if len(target)]
     labels = torch.cat(parts) if parts else torch.zeros(0, dtype=torch.int64)
     return labels, torch.tensor([len(target) for target in targets])
+
+
+def _agreed(sizes: Tensor, lengths: Any) -> Tensor:
+    """The lengths of targets; -1, which the operator refuses, where another length is given."""
+    given = torch.as_tensor(lengths)
+    if given.shape != sizes.shape:
+        raise ValueError(
+            f"SequenceLoss: there must be one target length per target, {len(sizes)} in all, but "
+            f"their shape is {list(given.shape)}"
+        )
+    return torch.where(given == sizes, sizes, -1)
 
 
 def _as_tensor(values: Any) -> Tensor | None:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 import arcgrad as ag
 from arcgrad import _core
-from arcgrad._arguments import checked
+from arcgrad._arguments import checked, renamed
 
 from ._leaves import NO_FORWARD_MODE, Array, Origin, borrow, graph, refuse_transforms
 
@@ -291,7 +291,9 @@ def tensor(
         )
     refuse_transforms("tensor")
     batch: Sequence[ag.Graph] = graphs if is_list else [graphs]  # type: ignore[assignment,list-item]
-    output = _Output(batch, is_list, _core.find_sources(batch))
+    with renamed("tensor"):
+        found = _core.find_sources(batch)
+    output = _Output(batch, is_list, found)
     sources = output.sources
     if dtype is None:
         kinds = {source.owner.tensor.dtype for source in sources} or {

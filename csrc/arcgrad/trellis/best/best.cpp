@@ -118,9 +118,10 @@ class BestSolver {
     const int32_t *offset = trellis_graph.out.offset.data(), *middle = trellis_graph.middle.data(),
                   *index = trellis_graph.out.index.data(), *arcs = trellis_graph.out.arc.data();
     int32_t v = cursor.state, left = cursor.left;
-    for (; left > rows_.begin() && v < trellis_graph.num_emitting; --left) {
-      const double score = rows_.row(left)[v];
-      const double* next = rows_.row(left - 1);
+    const double *now = rows_.row(left), *next = nullptr;
+    for (; left > rows_.begin() && v < trellis_graph.num_emitting; --left, now = next) {
+      const double score = now[v];
+      next = rows_.row(left - 1);
       // Each step waits for a load. Offsets are small, so the path is near this state a few frames
       // later: prefetch that cache line.
       if (left - kAhead >= rows_.begin()) __builtin_prefetch(rows_.row(left - kAhead) + v);
@@ -130,7 +131,8 @@ class BestSolver {
       for (int32_t k = offset[v]; k < middle[v]; ++k) {
         const int32_t to = index[k], label = graph_.label[to];
         if (label >= example.labels) continue;
-        const T weight = graph_.weight(arcs[k]) + static_cast<T>(from[label * example.col_stride]);
+        T weight = static_cast<T>(from[label * example.col_stride]);
+        if (!graph_.is_plain) weight += graph_.weight(arcs[k]);
         const bool is_best = weight + next[to] == score;
         term = is_best ? k : term;
         count += is_best ? 1 : 0;

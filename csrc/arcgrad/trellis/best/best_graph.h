@@ -69,10 +69,10 @@ class BestGraph {
 
   template <class Visit>
   void for_arcs_between_states(const Visit& visit) const {
+    const Rows& out = trellis_graph.out;
     for (int32_t p = 0; p < trellis_graph.num_emitting; ++p)
-      for (int32_t k = trellis_graph.out.offset[p]; k < trellis_graph.out.offset[p + 1]; ++k)
-        if (trellis_graph.out.index[k] < trellis_graph.num_emitting)
-          visit(p, trellis_graph.out.index[k], weight(trellis_graph.out.arc[k]));
+      for (int32_t k = out.offset[p], end = trellis_graph.middle[p]; k < end; ++k)
+        visit(p, out.index[k], out.arc[k]);
   }
 
   void make_diagonals() {
@@ -85,8 +85,9 @@ class BestGraph {
     if (is_plain) return;
     const std::vector<int32_t> at = diagonal_of_offset();
     terms_weight_.assign(static_cast<size_t>(count) * static_cast<size_t>(padded), kImpossible);
-    for_arcs_between_states([&](int32_t from, int32_t to, T w) {
-      terms_weight_[static_cast<int64_t>(at[to - from + reach_before]) * padded + from] = w;
+    for_arcs_between_states([&](int32_t from, int32_t to, int32_t arc) {
+      const int64_t diagonal = at[to - from + reach_before];
+      terms_weight_[diagonal * padded + from] = weight(arc);
     });
     diagonals.weight = terms_weight_.data();
   }
@@ -104,7 +105,7 @@ class BestGraph {
     const std::vector<int32_t> at = diagonal_of_offset();
     std::array<int32_t, kMostDiagonals> num_arcs{};
     for_arcs_between_states(
-        [&](int32_t from, int32_t to, T) { ++num_arcs[at[to - from + reach_before]]; });
+        [&](int32_t from, int32_t to, int32_t) { ++num_arcs[at[to - from + reach_before]]; });
     // A diagonal is full if it has an arc from every state whose destination exists.
     std::array<int32_t, kMostDiagonals> order;
     int32_t num_full = 0, num_others = 0;
@@ -121,7 +122,7 @@ class BestGraph {
     std::array<double*, kMostDiagonals> mask_of{};
     for (int32_t k = num_full; k < count; ++k)
       mask_of[order[k]] = mask_.data() + static_cast<int64_t>(k - num_full) * padded;
-    for_arcs_between_states([&](int32_t from, int32_t to, T) {
+    for_arcs_between_states([&](int32_t from, int32_t to, int32_t) {
       if (double* mask = mask_of[at[to - from + reach_before]]) mask[from] = 0.0;
     });
     diagonals.num_full = num_full;
@@ -132,8 +133,8 @@ class BestGraph {
   void make_matrix() {
     terms_weight_.assign(
         static_cast<size_t>(trellis_graph.num_emitting) * static_cast<size_t>(padded), kImpossible);
-    for_arcs_between_states([&](int32_t from, int32_t to, T w) {
-      terms_weight_[static_cast<int64_t>(from) * padded + to] = w;
+    for_arcs_between_states([&](int32_t from, int32_t to, int32_t arc) {
+      terms_weight_[static_cast<int64_t>(from) * padded + to] = weight(arc);
     });
     matrix = {trellis_graph.num_emitting, padded, terms_weight_.data()};
   }
