@@ -8,6 +8,7 @@ void init_ops(nb::module_& m) {
   init_decoding_ops(m);
   init_graph_ops(m);
   init_rule_ops(m);
+  init_editing_ops(m);
   init_reduction_ops(m);
   init_comparison_ops(m);
 }

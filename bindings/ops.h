@@ -14,6 +14,7 @@ void init_distribution_ops(nb::module_& m);
 void init_decoding_ops(nb::module_& m);
 void init_graph_ops(nb::module_& m);
 void init_rule_ops(nb::module_& m);
+void init_editing_ops(nb::module_& m);
 void init_reduction_ops(nb::module_& m);
 void init_comparison_ops(nb::module_& m);
 

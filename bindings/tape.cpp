@@ -1,5 +1,6 @@
 // Binds backward, grad, hvp and the switch for recording.
 
+#include "arcgrad/autograd/arc_sources.h"
 #include "arcgrad/autograd/backward.h"
 #include "common.h"
 
@@ -15,6 +16,13 @@ std::vector<Graph> gradients(const Batch& outputs, const std::vector<Graph>& inp
   const std::vector<Graph> roots = snapshots(outputs), leaves = snapshots(inputs),
                            seeds = seeds_of(grad_outputs);
   return run_op("grad", [&] { return grad(roots, leaves, seeds, create_graph); });
+}
+
+nb::object to_array(Column values) {
+  auto* owner = new Column(std::move(values));
+  const nb::capsule capsule(owner, [](void* p) noexcept { delete static_cast<Column*>(p); });
+  return nb::cast(
+      nb::ndarray<nb::numpy, int32_t, nb::ndim<1>>(owner->data(), {owner->size()}, capsule));
 }
 
 std::vector<Graph> hessian_products(const Batch& outputs, const std::vector<Graph>& inputs,
@@ -133,6 +141,47 @@ Returns:
         return hessian_products(outputs, inputs, graphs);
       },
       "outputs"_a, "inputs"_a, "vectors"_a);
+
+  m.def(
+      "arc_sources",
+      [](const Graph& result, const Graph& input) {
+        const Graph out = result.snapshot(), in = input.snapshot();
+        ArcSources found = run_op("arc_sources", [&] { return arc_sources(out, in); });
+        return nb::make_tuple(to_array(std::move(found.offset)), to_array(std::move(found.arcs)));
+      },
+      "result"_a, "input"_a,
+      nb::sig("def arc_sources(result: Graph, input: Graph) -> "
+              "tuple[numpy.typing.NDArray[numpy.int32], numpy.typing.NDArray[numpy.int32]]"),
+      R"(
+The arcs of a graph that the arcs of a result came from, through any number of ops.
+
+The sources of an arc are the arcs whose weights its own weight is made of: one for most ops, two if
+both inputs of :func:`compose` are the same, several after :func:`remove`, none for an epsilon arc
+that :func:`concat` added.
+
+Args:
+    result: A graph that ops made.
+    input: A graph with ``calc_grad`` that the ops started with, or an intermediate result.
+
+Returns:
+    Two arrays, ``offsets`` and ``arcs``: the sources of arc k are ``arcs[offsets[k]:offsets[k + 1]]``,
+    ascending.
+
+Raises:
+    ValueError: If ``result`` was not recorded as computed from ``input``.
+    RuntimeError: If the tape was freed, or an op between them, such as a score, has a result that
+        consists of no arcs of its input.
+
+Cost: linear in the arcs of the result, for each op in between. Of paths in the tropical semiring,
+only the best counts.
+
+>>> import arcgrad as ag
+>>> g = ag.linear_graph(2, 2, [[0.0, 1.0], [3.0, 2.0]])
+>>> path = ag.viterbi_path(ag.concat([g, ag.chain_graph([7])]))
+>>> offsets, arcs = ag.arc_sources(path, g)
+>>> offsets.tolist(), arcs.tolist()  # the last two arcs are an epsilon and the 7
+([0, 1, 2, 2, 2], [1, 2])
+)");
 
   m.def("is_grad_enabled", &is_grad_enabled, R"(
 Whether this thread records operations for differentiation.

@@ -17,8 +17,10 @@ ROOT = Path(__file__).parents[1]
 OTHERS = {
     "Graphs": (
         *("Graph", "Arc", "epsilon", "linear_graph", "linear_graphs", "scalar_graph"),
-        "chain_graph",
+        *("chain_graph", "levenshtein_graph", "random_graph"),
     ),
+    "Strings": ("string", "paths", "edit_distance"),
+    "Descriptions": ("info", "GraphInfo", "arc_sources"),
     "Differentiation": ("backward", "grad", "hvp", "no_grad", "is_grad_enabled"),
     "Files and pictures": ("load", "save", "loadtxt", "savetxt", "draw", "write_dot"),
     "Threads, memory and kernels": (

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "arcgrad/core/graph.h"
@@ -101,6 +102,11 @@ Graph negate(const Graph& graph);
 Graph add(const Graph& first, const Graph& second);
 Graph subtract(const Graph& first, const Graph& second);
 Graph scale(const Graph& graph, double factor);
+/// A function of each weight, and its derivatives, which may be missing.
+struct MappedWeights {
+  Weights values, first, second;
+};
+Graph map_weights(const Graph& graph, MappedWeights mapped);
 
 // Structure
 Graph clone(const Graph& graph);
@@ -114,6 +120,22 @@ Graph remove(const Graph& graph, int32_t ilabel = kEpsilon,
 Graph determinize(const Graph& graph, Semiring semiring = Semiring::log,
                   std::optional<int64_t> max_nodes = std::nullopt);
 Graph prune(const Graph& graph, double threshold, Semiring semiring = Semiring::tropical);
+Graph delete_nodes(const Graph& graph, std::span<const int32_t> nodes);
+Graph delete_arcs(const Graph& graph, std::span<const int32_t> arcs);
+/// Label from[k] becomes to[k]. Other labels stay, or are an error if `is_total`; epsilon stays.
+struct NewLabels {
+  Column from, to;
+  bool is_total = false;
+};
+Graph relabel(const Graph& graph, const std::optional<NewLabels>& ilabels,
+              const std::optional<NewLabels>& olabels);
+/// The graph that takes the place of the arcs with a label.
+struct Replacement {
+  int32_t label;
+  Graph graph;
+};
+Graph replace(const Graph& root, std::span<const Replacement> replacements,
+              std::optional<int64_t> max_arcs = std::nullopt);
 Graph arc_sort(const Graph& graph, bool olabel = false);
 Graph top_sort(const Graph& graph);
 

@@ -93,6 +93,15 @@ VALID = {
     "rules": lambda: ag.text.acceptor("a"),
     "tau": lambda: ag.text.acceptor("a"),
     "text": lambda: "a",
+    "fn": lambda: np.square,
+    "input": graph,
+    "num_arcs": lambda: 4,
+    "num_nodes": lambda: 3,
+    "result": graph,
+    "root": graph,
+    "nodes": lambda: [0],
+    "arcs": lambda: [0],
+    "costs": lambda: [1.0] * 6,
     "kernels": lambda: [[1]],
     "label": lambda: 1,
     "labels": lambda: [1],
@@ -143,18 +152,22 @@ SPECIAL = {
     ("graph", "weights", "torch"): lambda: torch.zeros(6),
     ("ctc_loss", "log_probs", "torch"): lambda: torch.zeros(2, 1, 3),
     ("outputs", "graphs"): graph,
+    ("replace", "graphs"): lambda: {7: graph()},
     ("union", "graphs"): lambda: [graph()],
     ("viterbi", "emissions", "torch"): lambda: torch.zeros(1, 2, 3),
 }
 # Errors of what the caller passes here, or of torch, pass through.
 CALLBACKS = {
     "device",
+    "derivative",
+    "fn",
     "function",
     "iterable",
     "progress",
+    "second_derivative",
     "tokenize",
 }  # their own errors pass through
-NO_CALL = {"LabelSequence", "TokenSpan", "Arc", "Explanation", "Model", "no_grad"}
+NO_CALL = {"LabelSequence", "TokenSpan", "Arc", "Explanation", "GraphInfo", "Model", "no_grad"}
 NO_CALL |= {"CPU", "Device", "DeviceType"}  # values of arcgrad.gtn
 
 

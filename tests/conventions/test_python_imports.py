@@ -17,7 +17,10 @@ TOP = "arcgrad"
 LAYERS = [
     {"_arguments", "_core"},
     {"_arcs", "_environment", "_files", "_grad_mode", "_signatures"},
-    {"criterion", "drawing", "lexicon", "ngram", "text", "tokens"},
+    {
+        *("building", "criterion", "describing", "drawing", "lexicon", "ngram", "strings"),
+        *("text", "tokens"),
+    },
     {"decoding"},
     {""},
     {"gtn", "torch"},

@@ -81,6 +81,15 @@ CASES = {
         "a.add_arc(0, 0, 1, 1, -1e-12)\na.add_arc(0, 1, 1, 1, -30.0)",
         "ag.sample(a, max_length=10**9, seed=0)",
     ),
+    "sample of many": ("a = random_graph(1_000, 4_000, low=-9.0)", "ag.sample(a, 10**8)"),
+    "replace": (
+        "a = {k: ag.chain_graph([k + 1, k + 1]) for k in range(1, 27)}",
+        "ag.replace(ag.chain_graph([1]), a)",
+    ),
+    "edit_distance": (
+        "a = rng.integers(0, 5, 20_000)",
+        "ag.edit_distance(a, a[::-1])",
+    ),
     "best_paths with cycles": (
         "a = random_graph(3_000, 30_000)",
         "ag.best_paths(a, 10**8)",

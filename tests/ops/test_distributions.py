@@ -96,12 +96,12 @@ def test_the_mean_of_scores_estimates_their_expectation(graph):
     graph = leaves([graph])[0]
     # The score function estimator over all paths, instead of samples, has no noise.
     log_sum = ag.forward_score(graph)
-    surrogate = np.zeros(graph.num_arcs())
+    surrogate = np.zeros(len(weights(graph)))
     for path in paths(graph):
         if score(path) == -math.inf:
             continue
         probability = math.exp(score(path) - log_sum.item())
-        taken = np.bincount([arc.id for arc in path], minlength=graph.num_arcs())
+        taken = np.bincount([arc.id for arc in path], minlength=len(surrogate))
         surrogate += probability * score(path) * (taken - weights(ag.grad(log_sum, graph)))
     costs = graph.detach()
     actual = weights(ag.grad(ag.expected(graph, costs), graph))
@@ -190,3 +190,21 @@ def test_samples_of_one_seed_are_a_stream():
     assert [p.labels_to_list() for p in lists[0]] == several
     assert [p.labels_to_list() for p in lists[1]] != several
     assert ag.sample(graph, 0) == []
+
+
+def ended(start, accept):
+    """A choice between the labels 0 and 1, with node weights."""
+    graph = fork(0.5, -0.25)
+    graph.set_start_weight(0, start)
+    graph.set_accept_weight(1, accept)
+    return graph
+
+
+def test_node_weights_count():
+    p, q = ended(0.5, 1.0), ended(-3.0, 0.25)
+    assert ag.kl_divergence(p, q).item() == pytest.approx(0.0, abs=1e-15)
+    assert ag.kl_divergence(p, fork(0.5, -0.25)).item() == pytest.approx(0.0, abs=1e-15)
+    assert ag.entropy(p).item() == pytest.approx(ag.entropy(fork(0.5, -0.25)).item())
+    assert ag.expected(p, np.ones(2)).item() == pytest.approx(1.0)
+    for impossible in (ended(-math.inf, 0.0), ended(0.0, -math.inf)):
+        assert ag.kl_divergence(p, impossible).item() == math.inf

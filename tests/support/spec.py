@@ -537,6 +537,40 @@ def scale(x: Table, factor: float) -> Table:
     return each_arc(lambda w: w * factor, x)
 
 
+# The meaning of the ops that edit graphs
+
+
+def relabel(x: Language) -> Language:
+    new = {0: 5, 1: 0}
+    return {(tuple(new[a] for a in i), tuple(b + 3 for b in o)): s for (i, o), s in x.items()}
+
+
+def replace(root: Language, parts: dict[int, Language]) -> Language:
+    def expand(label: int) -> Language:
+        return parts.get(label, {((label,), (label,)): 0.0})
+
+    found = (concat({EMPTY: s}, *map(expand, i)) for (i, _), s in root.items())
+    return union(*found)
+
+
+def replace_labels(x: Language, new: dict[int, int]) -> Language:
+    return {(tuple(new[a] for a in i), tuple(new[b] for b in o)): s for (i, o), s in x.items()}
+
+
+def without(found: list[Path], is_deleted: Callable[[Arc], bool]) -> Language:
+    return collect((spell(p), score(p)) for p in found if not any(map(is_deleted, p)))
+
+
+def with_ids(op, ids: Callable[[ag.Graph], Any]):
+    """Call an op with ids that depend on the graph."""
+
+    def call(graph):
+        is_list = isinstance(graph, list)
+        return op(graph, [ids(element) for element in graph] if is_list else ids(graph))
+
+    return call
+
+
 # The meaning of the constructors
 
 
@@ -550,6 +584,33 @@ def chain_graph(ilabels: Sequence[int], olabels: Sequence[int], values: Sequence
         return tuple(label for label in labels if label != ag.epsilon)
 
     return collect([((spelled(ilabels), spelled(olabels)), sum(values))])
+
+
+def edit_costs(ilabels: Sequence[int], olabels: Sequence[int], costs: tuple[Any, ...]) -> float:
+    """The least cost of edits between two strings of the labels 0 and 1."""
+    insertion, deletion, substitution = costs
+    row = np.cumsum([0.0, *(insertion[b] for b in olabels)]).tolist()
+    for a in ilabels:
+        above, row = row, [row[0] + deletion[a]]
+        for k, b in enumerate(olabels):
+            changed = above[k] + (0.0 if a == b else substitution[a][b])
+            row.append(min(changed, above[k + 1] + deletion[a], row[k] + insertion[b]))
+    return row[-1]
+
+
+UNIT = [1.0, 1.0], [1.0, 1.0], [[1.0, 1.0], [1.0, 1.0]]
+
+
+def edit_distance(x: Language, y: Language) -> float:
+    distances = (
+        edit_costs(o, i, UNIT) - s - t for (_, o), s in x.items() for (i, _), t in y.items()
+    )
+    return min(distances, default=math.inf)
+
+
+def levenshtein_graph(costs: tuple[Any, ...]) -> Language:
+    words = [w for n in range(LENGTH + 1) for w in itertools.product((0, 1), repeat=n)]
+    return {(x, y): -edit_costs(x, y, costs) for x in words for y in words}
 
 
 # One row per op
@@ -957,6 +1018,13 @@ OPS = [
     Op("add", ag.add, add, same_structure(graphs()), **on_arcs),
     Op("subtract", ag.subtract, subtract, same_structure(finite), **on_arcs),
     Op("scale", lambda g: ag.scale(g, -1.5), lambda x: scale(x, -1.5), one(finite), **on_arcs),
+    Op(
+        "map_weights",
+        lambda g: ag.map_weights(g, np.exp, np.exp, np.exp),
+        lambda x: each_arc(math.exp, x),
+        acyclic,
+        **on_arcs,
+    ),
     # Structure
     Op("clone", ag.clone, same, cyclic, **on_arcs),
     Op("project_input", ag.project_input, project_input, acyclic),
@@ -1023,10 +1091,80 @@ OPS = [
         )
         for semiring, plus in (("log", LOG), ("tropical", TROPICAL))
     ),
+    Op(
+        "delete_arcs",
+        with_ids(ag.delete_arcs, lambda graph: graph.ilabels() == 1),
+        lambda found: without(found, lambda arc: arc.ilabel == 1),
+        acyclic,
+        view=paths,
+    ),
+    Op(
+        "delete_nodes",
+        with_ids(ag.delete_nodes, lambda graph: [1]),
+        lambda found: without(found, lambda arc: 1 in (arc.src, arc.dst)),
+        one(graphs(empty_path=False, min_nodes=2)),
+        view=paths,
+    ),
+    Op("relabel", lambda g: ag.relabel(g, {0: 5, 1: 0}, [3, 4]), relabel, acyclic),
+    Op(
+        "replace",
+        lambda root, part: ag.replace(root, {1: ag.relabel(part, {1: 2}, {1: 2})}),
+        lambda root, part: replace(root, {1: replace_labels(part, {0: 0, 1: 2})}),
+        two(acceptors(), graphs()),
+        batch=False,
+    ),
+    Op(
+        "replace",
+        lambda root, part, inner: ag.replace(
+            root, {1: ag.relabel(part, {1: 2}, {1: 2}), 2: ag.relabel(inner, [3, 4], [3, 4])}
+        ),
+        lambda root, part, inner: replace(
+            root,
+            {
+                1: replace(
+                    replace_labels(part, {0: 0, 1: 2}), {2: replace_labels(inner, {0: 3, 1: 4})}
+                )
+            },
+        ),
+        st.tuples(acceptors(max_nodes=4), acceptors(max_nodes=3), graphs(max_nodes=3)),
+        "nested",
+        batch=False,
+    ),
     Op("arc_sort", ag.arc_sort, same, cyclic, **on_strings),
     Op("arc_sort", partial(ag.arc_sort, olabel=True), same, cyclic, "olabel", **on_strings),
     Op("top_sort", ag.top_sort, same, acyclic),
+    # Ops composed of others
+    Op(
+        "edit_distance", ag.edit_distance, edit_distance, two(graphs()), **tropical | {"read": item}
+    ),
     # Constructors
+    Op(
+        "levenshtein_graph",
+        lambda costs: ag.levenshtein_graph(
+            2, insertion=costs[0], deletion=costs[1], substitution=costs[2]
+        ),
+        levenshtein_graph,
+        one(
+            st.lists(st.integers(0, 16).map(lambda k: k / 8), min_size=8, max_size=8).map(
+                lambda c: (c[:2], c[2:4], [c[4:6], c[6:]])
+            )
+        ),
+        read=partial(strings, plus=TROPICAL),
+        **no_tape,
+    ),
+    Op(
+        "random_graph",
+        lambda seed: ag.random_graph(6, 12, 3, acyclic=seed % 2 == 0, seed=seed),
+        lambda seed: (6, 12, 6, True),
+        one(st.integers(0, 2**64)),
+        read=lambda graph: (
+            graph.num_nodes(),
+            graph.num_arcs(),
+            ag.connect(graph).num_nodes(),
+            set(graph.labels_to_list()) <= {0, 1, 2},
+        ),
+        **no_tape,
+    ),
     Op(
         "linear_graph",
         lambda values: ag.linear_graph(len(values), 2, values, dtype="float64"),

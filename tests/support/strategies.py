@@ -119,7 +119,11 @@ def deterministic(draw, **options):
     for s, d, label, _, weight in zip(*graph.arcs(), strict=True):
         arcs.setdefault((s, label), (s, d, label, label, weight))
     start, accept = graph.start().tolist()[:1], graph.accept().tolist()
-    return build(graph.num_nodes(), start, accept, arcs.values())
+    result = build(graph.num_nodes(), start, accept, arcs.values())
+    if graph.has_node_weights():
+        ends = *graph.start_weights()[:1], *graph.accept_weights()
+        set_weights(result, [*result.weights_to_list(), *ends])
+    return result
 
 
 @st.composite

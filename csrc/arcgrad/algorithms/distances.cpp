@@ -84,6 +84,12 @@ class DistancesRule final : public Rule {
     if (tracks(inputs)) rule = std::make_unique<DistancesGradRule>(distances_, deltas[0].weights());
     return {arcgrad::record(op, graph_.topology_ptr(), grad.sum(), inputs, std::move(rule))};
   }
+  void add_sources(size_t, int32_t output, std::vector<int32_t>& to) const override {
+    distances_->scores.for_arcs_to(distances_->nodes[output], [&](int32_t a) {
+      const int32_t arc = distances_->arcs.empty() ? a : distances_->arcs[a];
+      if (arc >= 0) to.push_back(arc);
+    });
+  }
 
  private:
   Shared distances_;

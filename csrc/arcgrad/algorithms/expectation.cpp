@@ -41,29 +41,36 @@ double dot(const Weights& a, const Weights& b) {
   return sum;
 }
 
-/// The graph of two layers for the costs of one sign.
+/// The graph of two layers for the costs of one sign. Node n has the copies 2n and 2n + 1, and arcs
+/// are ordered by source, so that a topological order stays one.
 struct Layers {
   Layers(const Topology& t, const Weights& weights, const Weights& costs, double sign) {
     require_size("expected", "nodes", 2 * int64_t{t.num_nodes()});
     require_size("expected", "arcs", 3 * int64_t{t.num_arcs()});
     Arrays arrays;
     arrays.num_nodes = 2 * t.num_nodes();
-    arrays.start.assign(t.start().begin(), t.start().end());
-    for (const int32_t n : t.accept()) arrays.accept.push_back(n + t.num_nodes());
+    for (const int32_t n : t.start()) arrays.start.push_back(2 * n);
+    for (const int32_t n : t.accept()) arrays.accept.push_back(2 * n + 1);
     std::vector<double> values;
-    const auto add = [&](int32_t arc, int32_t from, int32_t to, double weight) {
-      arrays.src.push_back(t.src()[arc] + from);
-      arrays.dst.push_back(t.dst()[arc] + to);
+    const auto add = [&](int32_t arc, int32_t src, int32_t dst, double weight) {
+      arrays.src.push_back(src);
+      arrays.dst.push_back(dst);
       values.push_back(weight);
       arc_of.push_back(arc);
     };
+    const Adjacency& out = t.out();
     InterruptPoll poll;
-    for (int32_t a = 0; a < t.num_arcs(); ++a) {
-      poll();
-      const double cost = sign * costs[a];
-      add(a, 0, 0, weights[a]);
-      add(a, t.num_nodes(), t.num_nodes(), weights[a]);
-      if (cost > 0.0) add(a, 0, t.num_nodes(), weights[a] + std::log(cost));
+    for (int32_t n = 0; n < t.num_nodes(); ++n) {
+      const int32_t begin = out.offset[n], end = out.offset[n + 1];
+      poll(1 + end - begin);
+      for (int32_t k = begin; k < end; ++k) {
+        const int32_t a = out.arc(k), dst = 2 * out.node[k];
+        const double cost = sign * costs[a];
+        add(a, 2 * n, dst, weights[a]);
+        if (cost > 0.0) add(a, 2 * n, dst + 1, weights[a] + std::log(cost));
+      }
+      for (int32_t k = begin; k < end; ++k)
+        add(out.arc(k), 2 * n + 1, 2 * out.node[k] + 1, weights[out.arc(k)]);
     }
     arrays.ilabel.assign(values.size(), kEpsilon);
     graph = Graph(std::make_shared<Topology>(std::move(arrays)), Weights::from(values));

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <unordered_set>
+#include <vector>
 
 #include "arcgrad/algorithms/acyclic_forward.h"
 #include "arcgrad/algorithms/path_table.h"
@@ -33,6 +35,26 @@ class PathScores {
   /// The arcs of the best path that arrives at a node, the last one first. Of equally good paths,
   /// the one whose last arc is first; in a cycle, the shortest.
   Column best_path(int32_t node) const;
+
+  /// Calls `visit` for the arcs on paths to a node; in the tropical semiring, on the best path.
+  template <class Visit>
+  void for_arcs_to(int32_t node, const Visit& visit) const {
+    if (!table_.best_slot.empty()) {
+      for (const int32_t a : best_path(node)) visit(a);
+      return;
+    }
+    const Adjacency& in = table_.adjacency ? slots() : topology().in();
+    std::vector<int32_t> stack{node};
+    std::unordered_set<int32_t> seen{node};
+    while (!stack.empty()) {
+      const int32_t n = stack.back();
+      stack.pop_back();
+      for (int32_t k = in.offset[n]; k < in.offset[n + 1]; ++k) {
+        visit(in.arc(k));
+        if (seen.insert(in.node[k]).second) stack.push_back(in.node[k]);
+      }
+    }
+  }
 
   // In the reverse direction, with `keep`:
   /// The arcs by which paths arrive at each node.

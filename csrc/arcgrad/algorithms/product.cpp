@@ -24,6 +24,9 @@ class ProductRule final : public Rule {
                             const std::vector<bool>& wanted) const override {
     return product_->rule().record(deltas, wanted);
   }
+  void add_sources(size_t input, int32_t arc, std::vector<int32_t>& to) const override {
+    product_->rule().add_sources(input, arc, to);
+  }
 
  private:
   std::shared_ptr<const Product> product_;

@@ -117,6 +117,11 @@ class MovesRule final : public Rule {
   }
   std::vector<Graph> record(std::span<const Graph> deltas,
                             const std::vector<bool>& wanted) const override;
+  void add_sources(size_t input, int32_t arc, std::vector<int32_t>& to) const override {
+    const Input& in = inputs_[input];
+    const int64_t source = in.transpose.transpose().source(arc, in.topology->num_weights());
+    if (source >= 0) to.push_back(static_cast<int32_t>(source));
+  }
 
  private:
   std::vector<Input> inputs_;

@@ -12,6 +12,9 @@
 // Invariant: the entries of a gather are arcs of the input, or -1 for output arcs that take none.
 // Cost: O(output arcs) per input, and no memory for shifts and identities.
 
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
 #include <memory>
 #include <span>
 #include <utility>
@@ -47,6 +50,12 @@ class ArcMap {
   bool is_shift() const { return !owner_; }
   std::span<const int32_t> arcs() const { return arcs_; }
   int64_t shift() const { return transposed_ ? offset_ : -int64_t{offset_}; }
+  /// For a gather or a shift from an input of `size` weights: the one that output weight k takes,
+  /// or -1.
+  int64_t source(int32_t k, int64_t size) const {
+    if (is_shift()) return k + shift() < size ? std::max<int64_t>(k + shift(), -1) : -1;
+    return k < std::ssize(arcs_) ? arcs_[static_cast<size_t>(k)] : -1;
+  }
   /// to += factor * map * from.
   void apply(const Weights& from, Weights& to, double factor) const;
 

@@ -67,6 +67,11 @@ class Rule {
   virtual std::vector<Graph> record(std::span<const Graph>, const std::vector<bool>&) const {
     throw TapeError(text(op, ": derivatives beyond the second order are not implemented"));
   }
+  /// Appends the arcs, or node weights, of an input that arc `arc` of the output came from. The
+  /// default throws.
+  virtual void add_sources(size_t, int32_t, std::vector<int32_t>&) const {
+    throw TapeError(text(op, ": its result has no arcs of its inputs"));
+  }
   /// Whether add() uses the thread pool. It is then called from one thread only.
   virtual bool is_parallel() const { return false; }
   /// The least level of its entry. Higher levels are differentiated first, so a rule that sets

@@ -4,7 +4,6 @@
 
 #include "arcgrad/algorithms/connect.h"
 #include "arcgrad/algorithms/expectation.h"
-#include "arcgrad/algorithms/node_weights.h"
 #include "arcgrad/algorithms/pair_ids.h"
 #include "arcgrad/autograd/elementwise.h"
 #include "arcgrad/ops.h"
@@ -20,7 +19,6 @@ namespace {
 constexpr char kOp[] = "kl_divergence";
 
 void check(const char* name, const Graph& graph) {
-  refuse_node_weights(kOp, graph);
   require(graph.topology().is_acceptor(), kOp, "both graphs must be acceptors, but ", name,
           " has an arc with different labels");
   require(is_deterministic(graph), kOp,
@@ -31,18 +29,23 @@ void check(const char* name, const Graph& graph) {
 /// The strings of p as paths through both graphs.
 struct Matched {
   Arrays arrays;
-  Column p, q;             // the arcs of both graphs, per arc
+  Column p, q;             // the weights of both graphs, per weight
   bool is_covered = true;  // whether q accepts every string of p
 };
 
 Matched match(const Graph& p, const Graph& q) {
   const Topology &tp = p.topology(), &tq = q.topology();
   const Weights wp = p.weights(), wq = q.weights();
-  // Arcs of weight -inf do not exist here.
+  // Arcs and ends of weight -inf do not exist here.
+  const auto ends = [](const Topology& t, const Weights& weights, int32_t node) {
+    return t.is_accept(node) && (!t.has_node_weights() || weights[t.accept_weight(node)] > kNegInf);
+  };
+  Column accept;
+  for (const int32_t n : tp.accept())
+    if (ends(tp, wp, n)) accept.push_back(n);
   Buffer<uint8_t> leads_to_end(static_cast<size_t>(tp.num_nodes()), 0);
   mark_reachable(
-      tp.in(), tp.accept(), [&](int32_t k) { return wp[tp.in().arc(k)] > kNegInf; }, 1,
-      leads_to_end);
+      tp.in(), accept, [&](int32_t k) { return wp[tp.in().arc(k)] > kNegInf; }, 1, leads_to_end);
   const LabelIndex& index = tq.index(Side::input);
   PairIds ids(kOp, tp.num_nodes(), tq.num_nodes(), 1);
   Matched out;
@@ -52,8 +55,8 @@ Matched match(const Graph& p, const Graph& q) {
   ids[ids.key({tp.start()[0], tq.start()[0]})];
   for (int32_t n = 0; n < ids.size(); ++n) {
     const Pair pair = ids.pair(n);
-    if (tp.is_accept(pair.first)) {
-      if (!tq.is_accept(pair.second)) out.is_covered = false;
+    if (ends(tp, wp, pair.first)) {
+      if (!ends(tq, wq, pair.second)) out.is_covered = false;
       to.accept.push_back(n);
     }
     const auto first = index.label.begin() + index.offset[pair.second];
@@ -76,6 +79,15 @@ Matched match(const Graph& p, const Graph& q) {
     }
   }
   to.num_nodes = ids.size();
+  to.has_node_weights = tp.has_node_weights() || tq.has_node_weights();
+  if (to.has_node_weights) {
+    out.p.push_back(tp.start_weight(tp.start()[0]));
+    out.q.push_back(tq.start_weight(tq.start()[0]));
+    for (const int32_t n : to.accept) {
+      out.p.push_back(tp.accept_weight(ids.pair(n).first));
+      out.q.push_back(tq.accept_weight(ids.pair(n).second));
+    }
+  }
   return out;
 }
 
@@ -95,7 +107,10 @@ Graph kl_divergence(const Graph& p, const Graph& q) {
   check("the first", p);
   check("the second", q);
   const auto partition = partition_of(kOp, p);
-  if (q.topology().start().empty()) return record_infinity(p, q);
+  const Topology& t = q.topology();
+  if (t.start().empty() ||
+      (t.has_node_weights() && q.weights()[t.start_weight(t.start()[0])] == kNegInf))
+    return record_infinity(p, q);
   Matched matched = match(p, q);
   if (!matched.is_covered) return record_infinity(p, q);
   const auto topology = std::make_shared<const Topology>(std::move(matched.arrays));
