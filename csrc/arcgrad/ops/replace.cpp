@@ -106,24 +106,24 @@ class Network {
     struct Count {
       int64_t nodes = 0, arcs = 0;
     };
-    enum class State : uint8_t { unseen, open, done };
+    enum class Visited : uint8_t { unseen, open, done };
     std::vector<Count> count(graphs_.size());
-    std::vector<State> state(graphs_.size(), State::unseen);
+    std::vector<Visited> state(graphs_.size(), Visited::unseen);
     std::vector<size_t> stack{kRoot};
     InterruptPoll poll;
     while (!stack.empty()) {
       const size_t g = stack.back();
-      if (state[g] == State::unseen) {
-        state[g] = State::open;
+      if (state[g] == Visited::unseen) {
+        state[g] = Visited::open;
         for (const size_t to : calls_[g]) {
-          if (state[to] == State::open) fail_recursion(to);
-          if (state[to] == State::unseen) stack.push_back(to);
+          if (state[to] == Visited::open) fail_recursion(to);
+          if (state[to] == Visited::unseen) stack.push_back(to);
         }
         continue;
       }
       stack.pop_back();
-      if (state[g] == State::done) continue;
-      state[g] = State::done;
+      if (state[g] == Visited::done) continue;
+      state[g] = Visited::done;
       Count& c = count[g];
       c = {topology(g).num_nodes(), topology(g).num_arcs()};
       for (const size_t to : calls_[g]) {
