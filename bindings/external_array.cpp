@@ -10,7 +10,6 @@
 #include <cmath>
 #include <limits>
 
-#include "arcgrad/algorithms/node_weights.h"
 #include "arcgrad/autograd/backward.h"
 #include "common.h"
 
@@ -72,18 +71,17 @@ std::vector<Graph> borrow_graphs(const Graph& graph, nb::handle owner, uintptr_t
   auto source = std::make_shared<ExternalArray>();
   source->owner = memory.owner;
   source->dtype = memory.dtype;
-  refuse_node_weights("graph", graph);
   const TopologyPtr& topology = graph.topology_ptr();
   const auto& dense = topology->dense();
   source->rows = dense ? dense->frames : 1;
-  source->cols = dense ? dense->labels : topology->num_arcs();
-  source->leaf_stride = topology->num_arcs();
+  source->cols = dense ? dense->labels : topology->num_weights();
+  source->leaf_stride = topology->num_weights();
   source->row_stride = source->cols;
   source->leaves.assign(static_cast<size_t>(batch), topology);
   std::vector<Weights> weights;
   for (int64_t b = 0; b < batch; ++b)
     weights.push_back(
-        memory.borrow(b * strides[0], {topology->num_arcs(), 1, strides[1], 1}).contiguous());
+        memory.borrow(b * strides[0], {topology->num_weights(), 1, strides[1], 1}).contiguous());
   return make_leaves(source, weights, calc_grad);
 }
 
@@ -100,8 +98,7 @@ std::vector<Graph> borrow_parts(const std::vector<Graph>& graphs, nb::handle own
     // The gradient of a dense linear graph is a matrix, but here leaves are parts of one row.
     require(!graph.topology().dense(), "graph",
             "graphs of a list must not be dense and linear, but element ", weights.size(), " is");
-    refuse_node_weights("graph", graph);
-    const int64_t begin = source->bounds.back(), count = graph.num_arcs();
+    const int64_t begin = source->bounds.back(), count = graph.num_weights();
     source->leaves.push_back(graph.topology_ptr());
     source->bounds.push_back(begin + count);
     weights.push_back(memory.borrow(begin * stride, {count, 1, stride, 1}).contiguous());
@@ -114,10 +111,7 @@ using Factors = nb::ndarray<const double, nb::shape<-1>, nb::c_contig, nb::devic
 /// The weights of all graphs, concatenated.
 nb::object read_weights(const std::vector<Graph>& graphs, bool is_double) {
   int64_t size = 0;
-  for (const Graph& graph : graphs) {
-    refuse_node_weights("weights", graph);
-    size += graph.num_arcs();
-  }
+  for (const Graph& graph : graphs) size += graph.num_weights();
   return dispatch(is_double ? DType::float64 : DType::float32, [&](auto kind) {
     using T = decltype(kind);
     auto* const buffer = new T[static_cast<size_t>(std::max<int64_t>(size, 1))];
@@ -180,7 +174,7 @@ nb::list source_gradients(const std::vector<Graph>& graphs, nb::handle seeds,
   Roots roots;
   size_t at = 0;
   for (const Graph& graph : snapshots(graphs)) {
-    const auto count = static_cast<size_t>(graph.num_arcs());
+    const auto count = static_cast<size_t>(graph.num_weights());
     roots.add(graph, Graph(graph.topology_ptr(), Weights::from(values.subspan(at, count))));
     at += count;
   }
@@ -227,12 +221,12 @@ void init_external_array(nb::module_& m) {
         "For bridges: dense linear graphs over an array [batch, frames, labels], not copied.");
   m.def("borrow_graphs", &borrow_graphs, "graph"_a, "owner"_a, "address"_a, "is_double"_a,
         "batch"_a, "strides"_a, "calc_grad"_a,
-        "For bridges: copies of a graph with the weights of an array [batch, arcs].");
+        "For bridges: copies of a graph with the weights of an array [batch, weights].");
   m.def("borrow_parts", &borrow_parts, "graphs"_a, "owner"_a, "address"_a, "is_double"_a,
         "stride"_a, "calc_grad"_a,
         "For bridges: copies of graphs with consecutive parts of one array as weights.");
   m.def("read_weights", &read_weights, "graphs"_a, "is_double"_a,
-        "For bridges: the weights of all graphs, concatenated.");
+        "For bridges: all weights of all graphs, concatenated.");
   m.def("reduce_losses", &reduce_losses, "graphs"_a, "factors"_a.none(), "zero_infinity"_a,
         "is_double"_a, "For bridges: an array of losses, or their weighted sum.");
   m.def(

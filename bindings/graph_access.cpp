@@ -91,6 +91,10 @@ void def_graph_access(nb::class_<Graph>& graph) {
   graph.def("num_nodes", &Graph::num_nodes, "The number of nodes.")
       .def("num_arcs", &Graph::num_arcs, "The number of arcs.")
       .def(
+          "num_weights", &Graph::num_weights,
+          "The number of weights: one per arc and, with node weights, one per start and per accept "
+          "node.")
+      .def(
           "num_start", [](const Graph& self) { return self.topology().start().size(); },
           "The number of start nodes.")
       .def(

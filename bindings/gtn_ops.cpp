@@ -21,10 +21,10 @@ std::vector<GtnGraph> all_to_gtn(std::vector<Graph> graphs) {
 
 /// Refuses node weights, which gtn does not have.
 const GtnInput& checked(const char* op, const GtnInput& input) {
-  require(!input.graph.has_node_weights(), op,
-          "the graph must have no node weights, which gtn does not have, but it has ",
-          input.graph.num_weights() - input.graph.num_arcs(),
-          "; use the op of arcgrad in place of that of arcgrad.gtn");
+  if (input.graph.has_node_weights())
+    fail(op, "the graph must have no node weights, which gtn does not have, but it has ",
+         input.graph.num_weights() - input.graph.num_arcs(),
+         "; use the op of arcgrad in place of that of arcgrad.gtn");
   return input;
 }
 

@@ -31,6 +31,8 @@ def shuffled(graph, seed):
         start=new_id[graph.start()],
         accept=new_id[graph.accept()],
         num_nodes=graph.num_nodes(),
+        start_weights=graph.start_weights() if graph.has_node_weights() else None,
+        accept_weights=graph.accept_weights() if graph.has_node_weights() else None,
     )
 
 
@@ -106,6 +108,7 @@ plain = {
     "epsilon": False,
     "num_labels": 1,
     "impossible": False,
+    "node_weights": False,
 }
 
 

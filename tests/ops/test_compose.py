@@ -18,7 +18,7 @@ def test_the_result_is_connected(first, second):
     assert snapshot(ag.connect(result)) == snapshot(result)
 
 
-@given(graphs(), graphs())
+@given(graphs(node_weights=False), graphs(node_weights=False))
 def test_nodes_are_numbered_breadth_first(first, second):
     num_nodes, start, _, arcs = table(ag.compose(first, second))
     assert start == list(range(len(start)))

@@ -80,7 +80,7 @@ def test_on_cycles_of_weight_zero_the_smallest_arc_ids_decide_next():
 def test_the_best_path_of_a_cyclic_graph_visits_no_node_twice(graph):
     path = ag.viterbi_path(graph)
     assert path.num_nodes() <= graph.num_nodes()
-    score = sum(path.weights_to_list()) if path.num_nodes() else -math.inf
+    score = sum(weights(path)) if path.num_nodes() else -math.inf
     assert score == ag.viterbi_score(graph).item()
 
 

@@ -61,7 +61,7 @@ def graphs(
     max_nodes=5,
     max_arcs=8,
     num_labels=2,
-    node_weights=False,
+    node_weights=None,
 ):
     """A float64 graph with `calc_grad`; acyclic unless asked otherwise.
 

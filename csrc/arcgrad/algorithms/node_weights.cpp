@@ -51,10 +51,4 @@ std::string describe_weight(const Topology& t, int64_t index) {
   return text("arc ", index);
 }
 
-void refuse_node_weights(const char* op, const Graph& graph) {
-  require(!graph.has_node_weights(), op,
-          "the graph must have no node weights, which this op does not take yet, but it has ",
-          graph.num_weights() - graph.num_arcs());
-}
-
 }  // namespace arcgrad

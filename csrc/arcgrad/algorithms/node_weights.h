@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <string>
 
-#include "arcgrad/core/graph.h"
 #include "arcgrad/core/topology.h"
 
 namespace arcgrad {
@@ -19,8 +18,5 @@ const Topology& expanded(const Topology& topology);
 
 /// "arc 3", or "the start weight of node 3" for such an arc of expanded().
 std::string describe_weight(const Topology& topology, int64_t index);
-
-/// Throws if the graph has node weights.
-void refuse_node_weights(const char* op, const Graph& graph);
 
 }  // namespace arcgrad

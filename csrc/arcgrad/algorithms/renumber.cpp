@@ -9,7 +9,7 @@
 namespace arcgrad {
 
 Arrays renumber(const Topology& from, std::span<const int32_t> node, int32_t num_nodes,
-                Column& arcs) {
+                Column& arcs, const std::function<bool(int32_t)>& keeps_weight) {
   Arrays out;
   out.num_nodes = num_nodes;
   out.symbols = from.symbols();
@@ -30,7 +30,8 @@ Arrays renumber(const Topology& from, std::span<const int32_t> node, int32_t num
   const auto rename = [&](std::span<const int32_t> nodes, int32_t weight, Column& to) {
     std::vector<std::pair<int32_t, int32_t>> kept;  // new id, weight
     for (int32_t n : nodes) {
-      if (node[n] >= 0) kept.emplace_back(node[n], weight);
+      const bool is_kept = !keeps_weight || !from.has_node_weights() || keeps_weight(weight);
+      if (node[n] >= 0 && is_kept) kept.emplace_back(node[n], weight);
       ++weight;
     }
     std::ranges::sort(kept);

@@ -29,6 +29,10 @@
 // such an arc, and q accepts if it is the least that accepts. So the last node of a string, and
 // then each node before it, is determined.
 //
+// Start weights are part of the residuals of the first subset, unless it has one node. The accept
+// weight of a node of the result is the sum over the accept nodes of its subset of u times their
+// accept weights, divided by the norm; it is left out where it is one.
+//
 // Subsets are found with plain numbers. For the gradient, a forest has a copy of each node of each
 // subset, connected along the string that led to the subset first; the u are the path scores of the
 // copies. A subset of one node begins a new tree, since its residual is always one.
@@ -39,8 +43,8 @@ namespace arcgrad {
 namespace {
 
 /// The paths that lead to the copies of nodes, and how the weights of the result are computed from
-/// their scores: arc k has the weight of arc direct[k] plus score plus[k] minus score minus[k],
-/// where -1 stands for no term.
+/// their scores: weight k is weight direct[k] plus score plus[k] minus score minus[k], where -1
+/// stands for no term.
 struct Forest {
   int32_t num_nodes = 0;
   Column src, dst, arcs;  // for each arc: copies, and the arc of the graph, or -1 for weight one
@@ -138,7 +142,7 @@ struct Subset {
   size_t begin, size = 0;  // of its elements
   int32_t focus = -1;      // the index of its focus, or -1
   int32_t norm = -1;       // the score of the forest that is its norm, or -1 for one
-  bool is_normed = true;   // false for several start nodes, whose residuals are one
+  bool is_normed = true;   // false for several start nodes, whose residuals are their weights
   int32_t parent = -1;     // the subset from which it was reached first, or -1
   uint32_t hash = 0;
 };
@@ -166,11 +170,12 @@ class SubsetConstruction {
 
   Graph record() && {
     arrays_.num_nodes = num_subsets();
-    if (has_weighted_end_) {
-      // Strings that end with a weight end at the last node, whose id is known only now.
-      const int32_t last = arrays_.num_nodes++;
-      for (int32_t& n : arrays_.dst) n = n < 0 ? last : n;
-      arrays_.accept.push_back(last);
+    if (has_node_weights_) {
+      arrays_.has_node_weights = true;
+      require_size(options_.op, "weights",
+                   std::ssize(values_) + std::ssize(starts_) + std::ssize(accepts_));
+      for (const Buffer<ResultWeight>* terms : {&starts_, &accepts_})
+        for (const ResultWeight& term : *terms) add_term(term);
     }
     if (arrays_.ilabel == arrays_.olabel) arrays_.olabel.clear();
     arrays_.symbols = topology_.symbols();
@@ -201,6 +206,12 @@ class SubsetConstruction {
       return key != other.key ? key < other.key : index < other.index;
     }
   };
+  /// A weight of the result: that of an arc or node of the graph, or a score of the forest divided
+  /// by another one; -1: none.
+  struct ResultWeight {
+    double value = 0.0;
+    int32_t direct = -1, plus = -1, minus = -1;
+  };
   /// A node of the next subset, and the arcs [begin, end) that lead to it.
   struct Member {
     int32_t node;
@@ -219,33 +230,63 @@ class SubsetConstruction {
   double level(double residual) const { return std::nearbyint(residual * levels_) + 0.0; }
 
   void add_start() {
-    const auto start = topology_.start();
+    Buffer<Element> start;
+    for (const int32_t n : topology_.start()) {
+      const int32_t weight = topology_.start_weight(n);
+      const double residual = weight < 0 ? 0.0 : weights_[weight];
+      if (residual > kNegInf)
+        start.push_back({n, -1, 0.0, residual});
+      else
+        has_impossible_ = true;
+    }
     if (start.empty()) return;
-    Column copies;
-    for (size_t i = 0; i < start.size(); ++i)
-      copies.push_back(keeps_forest_ ? forest_.add_source() : -1);
+    has_node_weights_ = topology_.has_node_weights();
     if (!disambiguates()) {
-      for (size_t i = 0; i < start.size(); ++i) elements_.push_back({start[i], copies[i], 0, 0.0});
-      add_subset({.begin = 0, .is_normed = start.size() == 1});
-      arrays_.start.push_back(0);
+      add_start_subset(start, -1);
       return;
     }
     for (size_t focus = 0; focus < start.size(); ++focus) {
-      const size_t begin = elements_.size();
+      Buffer<Element> near;
       int32_t index = 0;
       for (size_t i = 0; i < start.size(); ++i) {
-        if (i == focus) index = static_cast<int32_t>(elements_.size() - begin);
-        if (i == focus || options_.have_common_future(start[focus], start[i]))
-          elements_.push_back({start[i], copies[i], 0, 0.0});
+        if (i == focus) index = static_cast<int32_t>(near.size());
+        if (i == focus || options_.have_common_future(start[focus].node, start[i].node))
+          near.push_back(start[i]);
       }
-      arrays_.start.push_back(num_subsets());
-      add_subset({.begin = begin, .focus = index});
+      add_start_subset(near, index);
     }
+  }
+
+  /// Adds a first subset. Its start weight is the norm, if it has one.
+  void add_start_subset(std::span<const Element> start, int32_t focus) {
+    const bool is_normed = start.size() == 1 || focus >= 0;
+    const size_t centre = focus < 0 ? 0 : static_cast<size_t>(focus);
+    const double norm = is_normed ? start[centre].residual : 0.0;
+    Subset subset{.begin = elements_.size(), .focus = focus, .is_normed = is_normed};
+    ResultWeight& weight = starts_.emplace_back();
+    if (is_normed) weight = {norm, topology_.start_weight(start[centre].node)};
+    // The root of a tree, from which arcs with the start weights lead to the copies.
+    const bool has_root = keeps_forest_ && has_node_weights_ && start.size() > 1;
+    const int32_t root = has_root ? forest_.add_source() : -1;
+    for (const Element& e : start) {
+      int32_t copy = -1;
+      if (has_root) {
+        copy = forest_.num_nodes++;
+        forest_.add_arc(root, copy, topology_.start_weight(e.node));
+      } else if (keeps_forest_) {
+        copy = forest_.add_source();
+      }
+      elements_.push_back({e.node, copy, level(e.residual - norm), e.residual - norm});
+    }
+    if (has_root && is_normed)
+      subset.norm = forest_.add_target(elements_[subset.begin + centre].copy);
+    arrays_.start.push_back(num_subsets());
+    add_subset(subset);
   }
 
   /// Adds the elements at the end as a subset.
   int32_t add_subset(Subset subset) {
-    if (num_subsets() + (has_weighted_end_ ? 1 : 0) >= options_.max_nodes) {
+    if (num_subsets() >= options_.max_nodes) {
       if (!options_.may_fail) fail_size(subset.parent, subset.begin);
       is_too_large_ = true;
     }
@@ -324,9 +365,8 @@ class SubsetConstruction {
     });
     poll_(1 + std::ssize(arcs_out_));
     if (!is_sorted) std::ranges::sort(arcs_out_, std::less());
+    end(subset);
     size_t next = 0;
-    while (next < arcs_out_.size() && arcs_out_[next].code() == 0) ++next;
-    end(subset, next);
     while (next < arcs_out_.size() && !is_too_large_) {
       const size_t begin = next;
       while (next < arcs_out_.size() && arcs_out_[next].code() == arcs_out_[begin].code()) ++next;
@@ -337,46 +377,47 @@ class SubsetConstruction {
     }
   }
 
-  /// Lets paths end in a subset. The first `num_epsilon` arcs are epsilon arcs to accept nodes that
-  /// no arc leaves.
-  void end(int32_t subset, size_t num_epsilon) {
+  /// Lets paths end in a subset.
+  void end(int32_t subset) {
     const Subset& here = subsets_[subset];
-    size_t num_accept = 0;
+    size_t num_accept = 0, last = 0;
     auto first = static_cast<int32_t>(here_.size());
-    double value = kNegInf;
-    for (size_t i = 0; i < here_.size(); ++i)
-      if (topology_.is_accept(here_[i].node)) {
-        ++num_accept;
-        first = std::min(first, static_cast<int32_t>(i));
-        value = sum(value, here_[i].residual);
+    ResultWeight end{kNegInf};
+    ends_.clear();
+    for (size_t i = 0; i < here_.size(); ++i) {
+      if (!topology_.is_accept(here_[i].node)) continue;
+      const int32_t weight = topology_.accept_weight(here_[i].node);
+      const double value = weight < 0 ? 0.0 : weights_[weight];
+      if (value == kNegInf) {
+        has_impossible_ = true;
+        continue;
       }
-    for (size_t i = 0; i < num_epsilon; ++i) {
-      first = std::min(first, arcs_out_[i].element);
-      value = sum(value, arcs_out_[i].score);
+      first = std::min(first, static_cast<int32_t>(i));
+      last = i;
+      ++num_accept;
+      ends_.push_back({here_[i].copy, weight});
+      end.value = sum(end.value, here_[i].residual + value);
     }
-    if (num_accept + num_epsilon == 0) return;
-    if (disambiguates() && first != here.focus) return;
-    const bool has_weight =
-        num_epsilon > 0 ||
-        (disambiguates() ? num_accept > 1 : num_accept < here_.size() || !here.is_normed);
-    if (!has_weight) {
-      arrays_.accept.push_back(subset);
-      return;
+    if (num_accept == 0 || (disambiguates() && first != here.focus)) return;
+    arrays_.accept.push_back(subset);
+    const bool is_only_norm =
+        disambiguates() ? num_accept == 1 : here_.size() == 1 && here.is_normed;
+    const bool sums_to_norm =
+        !topology_.has_node_weights() && num_accept == here_.size() && here.is_normed;
+    if (is_only_norm) {
+      end.direct = topology_.accept_weight(here_[last].node);
+    } else if (sums_to_norm && !disambiguates()) {
+      end.value = 0.0;
+    } else {
+      has_node_weights_ = true;
+      if (keeps_forest_) {
+        const int32_t copy = forest_.num_nodes++;
+        for (const auto& [from, weight] : ends_) forest_.add_arc(from, copy, weight);
+        end.plus = forest_.add_target(copy);
+        end.minus = here.norm;
+      }
     }
-    if (!has_weighted_end_ && num_subsets() >= options_.max_nodes) {
-      if (!options_.may_fail) fail_size(-1, elements_.size());
-      is_too_large_ = true;
-    }
-    has_weighted_end_ = true;
-    if (here_.size() == 1 && num_accept == 0 && num_epsilon == 1)
-      return add_arc(subset, -1, 0, value, arcs_out_[0].arc, -1);
-    if (!keeps_forest_) return add_arc(subset, -1, 0, value, -1, -1);
-    const int32_t copy = forest_.num_nodes++;
-    for (const Element& e : here_)
-      if (topology_.is_accept(e.node)) forest_.add_arc(e.copy, copy, -1);
-    for (size_t i = 0; i < num_epsilon; ++i)
-      forest_.add_arc(here_[arcs_out_[i].element].copy, copy, arcs_out_[i].arc);
-    add_arc(subset, -1, 0, value, -1, forest_.add_target(copy));
+    accepts_.push_back(end);
   }
 
   /// Adds the arc of a deterministic graph for the arcs [begin, end), which have one label.
@@ -502,11 +543,14 @@ class SubsetConstruction {
     arrays_.dst.push_back(dst);
     arrays_.ilabel.push_back(codes_.ilabel(code));
     arrays_.olabel.push_back(codes_.olabel(code));
-    values_.push_back(value);
+    add_term({value, direct, score, direct >= 0 ? -1 : subsets_[src].norm});
+  }
+  void add_term(const ResultWeight& term) {
+    values_.push_back(term.value);
     if (!keeps_forest_) return;
-    forest_.direct.push_back(direct);
-    forest_.plus.push_back(score);
-    forest_.minus.push_back(direct >= 0 ? -1 : subsets_[src].norm);
+    forest_.direct.push_back(term.direct);
+    forest_.plus.push_back(term.plus);
+    forest_.minus.push_back(term.minus);
   }
 
   /// Explains why there are more than max_nodes subsets. If the new one, which has the elements
@@ -546,15 +590,18 @@ class SubsetConstruction {
   size_t num_hashed_ = 0;
   Forest forest_;
   InterruptPoll poll_;
-  bool has_weighted_end_ = false, is_too_large_ = false;
+  bool has_node_weights_ = false;  // whether the result has
+  bool is_too_large_ = false;
   bool has_impossible_ = false;  // whether arcs of weight -inf were left out
   // The result.
   Arrays arrays_;
   Buffer<double> values_;
+  Buffer<ResultWeight> starts_, accepts_;
   // Of the subset that is expanded.
   Buffer<Element> here_;
   Buffer<ElementArc> arcs_out_;
   std::vector<Member> members_;
+  Buffer<std::pair<int32_t, int32_t>> ends_;  // copies of accept nodes, and their weights
 };
 
 }  // namespace

@@ -22,7 +22,8 @@ struct SubsetOptions {
   const char* graph_name = "the graph";
 };
 
-/// Constructs subsets of a graph without epsilon arcs, except to accept nodes that no arc leaves.
+/// Constructs subsets of a graph without epsilon arcs. The result has node weights if the graph
+/// has, or if strings end with a weight.
 Graph construct_subsets(const Graph& graph, const LabelCodes& codes, const SubsetOptions& options);
 
 }  // namespace arcgrad

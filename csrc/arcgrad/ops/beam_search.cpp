@@ -40,11 +40,19 @@ struct LatticeArc {
   T weight;
 };
 
+/// A start or accept node of the lattice, its weight, and the index of that among the weights of
+/// the graph, or -1.
+template <class T>
+struct LatticeEnd {
+  int32_t node, index;
+  T weight;
+};
+
 /// The kept nodes and arcs. Nodes are in topological order, and so are arcs.
 template <class T>
 struct SearchLattice {
   int32_t num_nodes = 0;
-  std::vector<int32_t> start, accept;
+  std::vector<LatticeEnd<T>> start, accept;
   PodVector<LatticeArc<T>> arcs;
 };
 
@@ -60,12 +68,15 @@ class BeamSearch {
         slot_(static_cast<size_t>(topology.num_nodes()), -1) {}
 
   const SearchLattice<T>& run(int32_t frames, int32_t labels) {
-    for (const int32_t node : topology_.start()) enter(node, 0.0);
+    for (const int32_t node : topology_.start())
+      if (const LatticeEnd<T> end = end_of(-1, topology_.start_weight(node)); end.weight > kNegInf)
+        enter(node, static_cast<double>(end.weight));
     const size_t num_start = reached_.size();
     finish_frame(-1, frames == 0);
     for (size_t i = 0; i < num_start; ++i)
-      if (reached_[i].id >= 0) lattice_.start.push_back(reached_[i].id);
-    std::ranges::sort(lattice_.start);
+      if (const Reached& at = reached_[i]; at.id >= 0)
+        lattice_.start.push_back(end_of(at.id, topology_.start_weight(at.node)));
+    std::ranges::sort(lattice_.start, {}, &LatticeEnd<T>::node);
     for (int32_t t = 0; t < frames && !front_.empty(); ++t) {
       poll_interrupt();
       const bool is_last = t + 1 == frames;
@@ -73,7 +84,9 @@ class BeamSearch {
       finish_frame(t, is_last);
     }
     for (const Active& active : front_)
-      if (topology_.is_accept(active.node)) lattice_.accept.push_back(active.id);
+      if (topology_.is_accept(active.node))
+        lattice_.accept.push_back(end_of(active.id, topology_.accept_weight(active.node)));
+    std::ranges::sort(lattice_.accept, {}, &LatticeEnd<T>::node);
     return lattice_;
   }
 
@@ -104,6 +117,10 @@ class BeamSearch {
     int32_t src, dst, arc;
     T weight;
   };
+
+  LatticeEnd<T> end_of(int32_t id, int32_t index) const {
+    return {id, index, index < 0 ? T{0} : weight_[index]};
+  }
 
   Reached& enter(int32_t node, double score) {
     if (slot_[node] < 0) {
@@ -342,22 +359,27 @@ struct Selection {
   std::vector<int32_t> node;  // new ids, or -1
   int32_t num_nodes = 0;
   std::vector<bool> has_arc;
+  std::vector<bool> is_start, is_accept;  // of the start and accept nodes of the lattice
 };
 
 template <class T>
 Selection select(const SearchLattice<T>& lattice, double lattice_beam) {
   const auto num_nodes = static_cast<size_t>(lattice.num_nodes);
   const int64_t num_arcs = lattice.arcs.size();
-  Selection out{std::vector<int32_t>(num_nodes, -1), 0,
-                std::vector<bool>(static_cast<size_t>(num_arcs))};
+  Selection out{std::vector<int32_t>(num_nodes, -1),
+                0,
+                std::vector<bool>(static_cast<size_t>(num_arcs)),
+                {},
+                {}};
   Buffer<double> to_end(num_nodes, kNegInf);
-  for (const int32_t n : lattice.accept) to_end[n] = 0.0;
+  for (const auto& end : lattice.accept) to_end[end.node] = static_cast<double>(end.weight);
   for (int64_t k = num_arcs; k-- > 0;) {
     const LatticeArc<T>& a = lattice.arcs[k];
     to_end[a.src] = std::max(to_end[a.src], static_cast<double>(a.weight) + to_end[a.dst]);
   }
   double best = kNegInf;
-  for (const int32_t n : lattice.start) best = std::max(best, to_end[n]);
+  for (const auto& end : lattice.start)
+    best = std::max(best, static_cast<double>(end.weight) + to_end[end.node]);
   // The loss of a node is the difference between the best score and the score of the best path
   // through it. Each step adds its difference to the best continuation, so the loss of a best path
   // is exactly zero in spite of rounding.
@@ -366,8 +388,11 @@ Selection select(const SearchLattice<T>& lattice, double lattice_beam) {
     loss[node] = std::min(loss[node], value);
     out.node[node] = 0;
   };
-  for (const int32_t n : lattice.start)
-    if (to_end[n] > kNegInf && best - to_end[n] <= lattice_beam) keep(n, best - to_end[n]);
+  for (const auto& end : lattice.start) {
+    const double score = static_cast<double>(end.weight) + to_end[end.node];
+    out.is_start.push_back(score > kNegInf && best - score <= lattice_beam);
+    if (out.is_start.back()) keep(end.node, best - score);
+  }
   for (int64_t k = 0; k < num_arcs; ++k) {
     const LatticeArc<T>& a = lattice.arcs[k];
     if (out.node[a.src] < 0 || to_end[a.dst] == kNegInf) continue;
@@ -376,6 +401,10 @@ Selection select(const SearchLattice<T>& lattice, double lattice_beam) {
     if (!(value <= lattice_beam)) continue;
     out.has_arc[static_cast<size_t>(k)] = true;
     keep(a.dst, value);
+  }
+  for (const auto& end : lattice.accept) {
+    const double value = loss[end.node] + (to_end[end.node] - static_cast<double>(end.weight));
+    out.is_accept.push_back(end.weight > kNegInf && value <= lattice_beam);
   }
   for (int32_t& id : out.node)
     if (id == 0) id = out.num_nodes++;
@@ -391,11 +420,18 @@ Graph record_lattice(const Graph& graph, const Graph& emissions, const SearchLat
   const int32_t labels = emissions.topology().dense()->labels;
   Arrays out;
   out.num_nodes = chosen.num_nodes;
-  for (const int32_t n : lattice.start)
-    if (chosen.node[n] >= 0) out.start.push_back(chosen.node[n]);
-  for (const int32_t n : lattice.accept)
-    if (chosen.node[n] >= 0) out.accept.push_back(chosen.node[n]);
-  std::ranges::sort(out.accept);
+  out.has_node_weights = t.has_node_weights();
+  std::vector<int32_t> node_weights;
+  const auto add_ends = [&](const auto& ends, const std::vector<bool>& is_kept, Column& nodes) {
+    for (size_t i = 0; i < ends.size(); ++i) {
+      // Without node weights, all ends of paths that are kept stay.
+      if (out.has_node_weights ? !is_kept[i] : chosen.node[ends[i].node] < 0) continue;
+      nodes.push_back(chosen.node[ends[i].node]);
+      if (out.has_node_weights) node_weights.push_back(ends[i].index);
+    }
+  };
+  add_ends(lattice.start, chosen.is_start, out.start);
+  add_ends(lattice.accept, chosen.is_accept, out.accept);
   std::vector<int32_t> next(static_cast<size_t>(out.num_nodes) + 1);
   size_t count = 0;
   for (int64_t k = 0; k < lattice.arcs.size(); ++k)
@@ -419,6 +455,7 @@ Graph record_lattice(const Graph& graph, const Graph& emissions, const SearchLat
     emission_arcs[at] = a.frame < 0 ? -1 : a.frame * labels + ilabel[a.arc];
   }
   out.symbols = compose_symbols(kOp, emissions, graph);
+  graph_arcs.insert(graph_arcs.end(), node_weights.begin(), node_weights.end());
   return record_moves(kOp, std::make_shared<Topology>(std::move(out)),
                       {{graph, ArcMap::gather(std::move(graph_arcs))},
                        {emissions, ArcMap::gather(std::move(emission_arcs))}});
@@ -453,10 +490,9 @@ Graph beam_search(const Graph& graph, const Graph& emissions, const Pruning& pru
   require(is_emissions(emissions), kOp,
           "the emissions must be a dense linear graph, but this graph is not one; make them with "
           "linear_graph");
-  refuse_node_weights(kOp, graph);
   const DType dtype = promote(graph.dtype(), emissions.dtype());
   const Weights weights = graph.weights().cast(dtype), scores = emissions.weights().cast(dtype);
-  require_scorable(kOp, graph.topology(), weights);
+  require_scorable(kOp, expanded(graph.topology()), weights);
   const Topology::Dense shape = *emissions.topology().dense();
   return dispatch(dtype, [&](auto kind) {
     using T = decltype(kind);

@@ -46,7 +46,12 @@ Graph prune(const Graph& graph, double threshold, Semiring semiring) {
     if (node[src[a]] >= 0 && node[dst[a]] >= 0 &&
         is_kept(before.score(src[a]) + weights[a] + after.score(dst[a])))
       arcs.push_back(a);
-  Arrays arrays = renumber(t, node, num_nodes, arcs);
+  // With node weights, a path that starts or ends at a kept node may be too bad.
+  const auto src_all = all->src(), dst_all = all->dst();
+  const auto is_kept_end = [&](int32_t k) {
+    return is_kept(before.score(src_all[k]) + weights[k] + after.score(dst_all[k]));
+  };
+  Arrays arrays = renumber(t, node, num_nodes, arcs, is_kept_end);
   return record_moves(kOp, std::move(arrays), {{graph, ArcMap::gather(std::move(arcs))}});
 }
 

@@ -16,9 +16,9 @@
 // matter: q accepts, or kept arcs leave it. A kept arc (s, d, w) becomes one arc (s, q) of weight
 // w + distance(d, q) for each such q, where the distance sums over the paths of removed arcs. Start
 // nodes that removed arcs leave merge into a new start node, which takes over the kept arcs of
-// their closure; if that closure accepts, an epsilon arc to a new accept node has the weight of the
-// empty string. Nodes are visited in topological order, so that a closure is only computed if a
-// kept arc still enters its node.
+// their closure; if that closure accepts, the new node does, with the weight of the empty string as
+// its accept weight. Nodes are visited in topological order, so that a closure is only computed if
+// a kept arc still enters its node.
 //
 // The closures lie side by side in one graph, each with its own copy of the nodes it reaches, so
 // that one PathScores computes all distances. They are an op of their own, and the result adds
@@ -78,30 +78,36 @@ class EpsilonClosures {
   /// The node that an output is the distance to.
   int32_t node(int32_t output) const { return names_[targets_[output]]; }
 
-  /// The closure of one node, or of the union of several nodes.
-  EpsilonClosure from(std::span<const int32_t> sources) {
+  EpsilonClosure from_node(int32_t node) {
     const size_t first = names_.size();
-    const int64_t first_arc = std::ssize(arcs_);
-    for (int32_t n : sources) sources_.push_back(find_or_add(n, first));
-    for (size_t i = first; i < names_.size(); ++i)
-      for (int32_t k = removed_begin_[names_[i]]; k < removed_begin_[names_[i] + 1]; ++k)
-        add_arc(i, find_or_add(removed_[k].dst, first), removed_[k].arc);
-    EpsilonClosure closure;
-    closure.begin = static_cast<int32_t>(targets_.size());
-    for (size_t i = first; i < names_.size(); ++i)
-      if (matters_[names_[i]]) targets_.push_back(static_cast<int32_t>(i));
-    closure.end = static_cast<int32_t>(targets_.size());
-    poll_(std::ssize(arcs_) - first_arc);
-    require_size("remove", "nodes reached over removed arcs",
-                 static_cast<int64_t>(names_.size()) + 1);
-    require_size("remove", "removed arcs to be followed", static_cast<int64_t>(arcs_.size()));
-    return closure;
+    sources_.push_back(find_or_add(node, first));
+    return close(first);
+  }
+  /// The closure of the union of several start nodes. Distances to it include start weights.
+  EpsilonClosure from_starts(std::span<const int32_t> nodes) {
+    const bool has_weights = graph_.has_node_weights();
+    // With start weights, arcs from one more node have them.
+    const auto root = static_cast<int32_t>(names_.size());
+    if (has_weights) {
+      names_.push_back(-1);
+      sources_.push_back(root);
+    }
+    const size_t first = names_.size();
+    for (int32_t n : nodes) {
+      const int32_t copy = find_or_add(n, first);
+      if (has_weights)
+        add_arc(static_cast<size_t>(root), copy, graph_.topology().start_weight(n));
+      else
+        sources_.push_back(copy);
+    }
+    return close(first);
   }
   /// The output that sums over the accept nodes of the closure made last, or -1 if it has none.
   int32_t add_empty_string(EpsilonClosure closure) {
+    const Topology& t = graph_.topology();
     const auto end = static_cast<int32_t>(names_.size());
     for (int32_t k = closure.begin; k < closure.end; ++k)
-      if (graph_.topology().is_accept(node(k))) add_arc(targets_[k], end, -1);
+      if (t.is_accept(node(k))) add_arc(targets_[k], end, t.accept_weight(node(k)));
     if (arrays_.dst.empty() || arrays_.dst.back() != end) return -1;
     names_.push_back(-1);
     targets_.push_back(end);
@@ -131,6 +137,23 @@ class EpsilonClosures {
     int32_t arc, dst;
   };
 
+  /// Follows the removed arcs from the nodes whose copies begin at `first`.
+  EpsilonClosure close(size_t first) {
+    const int64_t first_arc = std::ssize(arcs_);
+    for (size_t i = first; i < names_.size(); ++i)
+      for (int32_t k = removed_begin_[names_[i]]; k < removed_begin_[names_[i] + 1]; ++k)
+        add_arc(i, find_or_add(removed_[k].dst, first), removed_[k].arc);
+    EpsilonClosure closure;
+    closure.begin = static_cast<int32_t>(targets_.size());
+    for (size_t i = first; i < names_.size(); ++i)
+      if (matters_[names_[i]]) targets_.push_back(static_cast<int32_t>(i));
+    closure.end = static_cast<int32_t>(targets_.size());
+    poll_(std::ssize(arcs_) - first_arc);
+    require_size("remove", "nodes reached over removed arcs",
+                 static_cast<int64_t>(names_.size()) + 1);
+    require_size("remove", "removed arcs to be followed", static_cast<int64_t>(arcs_.size()));
+    return closure;
+  }
   void add_arc(size_t src, int32_t dst, int32_t arc) {
     arrays_.src.push_back(static_cast<int32_t>(src));
     arrays_.dst.push_back(dst);
@@ -195,7 +218,7 @@ Rerouting reroute(const Topology& t, std::span<const int32_t> start, int32_t fir
     if (num_in[n] > 0) {
       int32_t num = 1;
       if (closures.is_needed(n)) {
-        const EpsilonClosure closure = closures.from({&n, 1});
+        const EpsilonClosure closure = closures.from_node(n);
         to.route[n].closure = static_cast<int32_t>(to.closures.size());
         to.closures.push_back(closure);
         num = closure.end - closure.begin;
@@ -227,10 +250,9 @@ Graph remove(const Graph& graph, int32_t ilabel, std::optional<int32_t> olabel, 
   const int32_t output = olabel.value_or(ilabel);
   require(ilabel >= kEpsilon && output >= kEpsilon, "remove",
           "the labels must be 0 or more, or epsilon (-1), but they are ", ilabel, " and ", output);
-  refuse_node_weights("remove", graph);
   const Topology& t = graph.topology();
   const auto src = t.src(), dst = t.dst(), in = t.ilabel(), out = t.olabel();
-  require_scorable("remove", t, graph.weights());
+  require_scorable("remove", expanded(t), graph.weights());
   ArcActions actions(static_cast<size_t>(t.num_arcs()));
   uint8_t any = kKept;
   for (size_t a = 0; a < actions.size(); ++a)
@@ -244,7 +266,7 @@ Graph remove(const Graph& graph, int32_t ilabel, std::optional<int32_t> olabel, 
   EpsilonClosure entered;
   int32_t empty_string = -1;
   if (!merged.empty()) {
-    entered = closures.from(merged);
+    entered = closures.from_starts(merged);
     empty_string = closures.add_empty_string(entered);
   }
   // Calls f(arc, distance before it) for the arcs of the new start node.
@@ -261,17 +283,16 @@ Graph remove(const Graph& graph, int32_t ilabel, std::optional<int32_t> olabel, 
   // the arcs of the new start node have distances before them.
   Column kept, before, after;
   Arrays arrays;
-  const int64_t num_arcs = routes.num_arcs + (empty_string >= 0 ? 1 : 0);
-  require_size("remove", "arcs", num_arcs);
+  require_size("remove", "arcs", routes.num_arcs);
   for (Column* column : {&arrays.src, &arrays.dst, &arrays.ilabel, &kept, &after})
-    column->resize(static_cast<size_t>(num_arcs));
-  if (!t.is_acceptor()) arrays.olabel.resize(static_cast<size_t>(num_arcs));
+    column->resize(static_cast<size_t>(routes.num_arcs));
+  if (!t.is_acceptor()) arrays.olabel.resize(static_cast<size_t>(routes.num_arcs));
   size_t size = 0;
   const auto add = [&](int32_t from, int32_t to, int32_t arc, int32_t distance) {
     arrays.src[size] = from;
     arrays.dst[size] = to;
-    arrays.ilabel[size] = arc < 0 ? kEpsilon : in[arc];
-    if (!arrays.olabel.empty()) arrays.olabel[size] = arc < 0 ? kEpsilon : out[arc];
+    arrays.ilabel[size] = in[arc];
+    if (!arrays.olabel.empty()) arrays.olabel[size] = out[arc];
     kept[size] = arc;
     after[size++] = distance;
   };
@@ -285,22 +306,26 @@ Graph remove(const Graph& graph, int32_t ilabel, std::optional<int32_t> olabel, 
       add(from, routes.route[closures.node(k)].id, arc, k);
   };
   arrays.num_nodes = routes.num_nodes;
-  if (!merged.empty()) arrays.start.push_back(0);
-  for (int32_t n : start) arrays.start.push_back(routes.route[n].id);
-  for (int32_t n : t.accept())
-    if (routes.is_entered[n]) arrays.accept.push_back(routes.route[n].id);
   for_entered([&](int32_t a, int32_t distance) {
     add_arc(0, a);
     before.resize(size, distance);
   });
-  if (empty_string >= 0) {
-    add(0, arrays.num_nodes, -1, -1);
-    before.push_back(empty_string);
-    arrays.accept.push_back(arrays.num_nodes++);
-  }
   for (size_t a = 0; a < actions.size(); ++a)
     if (actions[a] == kKept) add_arc(routes.route[src[a]].id, static_cast<int32_t>(a));
   if (arrays.ilabel == arrays.olabel) arrays.olabel.clear();
+
+  arrays.has_node_weights = t.has_node_weights() || empty_string >= 0;
+  const auto add_end = [&](Column& nodes, int32_t node, int32_t weight, int32_t distance) {
+    nodes.push_back(node);
+    if (!arrays.has_node_weights) return;
+    kept.push_back(weight);
+    after.push_back(distance);
+  };
+  if (!merged.empty()) add_end(arrays.start, 0, -1, -1);
+  for (int32_t n : start) add_end(arrays.start, routes.route[n].id, t.start_weight(n), -1);
+  if (empty_string >= 0) add_end(arrays.accept, 0, -1, empty_string);
+  for (int32_t n : t.accept())
+    if (routes.is_entered[n]) add_end(arrays.accept, routes.route[n].id, t.accept_weight(n), -1);
 
   const Graph distances = std::move(closures).record();
   std::vector<Moved> moved{{graph, ArcMap::gather(std::move(kept))},

@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "arcgrad/algorithms/node_weights.h"
 #include "arcgrad/core/topology.h"
 #include "arcgrad/runtime/error.h"
 
@@ -67,10 +68,15 @@ class NgramGrammar final : public Grammar {
 class GraphGrammar final : public Grammar {
  public:
   GraphGrammar(const Graph& graph, Semiring semiring, int32_t unknown)
-      : graph_(graph), weights_(graph.weights_to_vector()), semiring_(semiring), unknown_(unknown) {
+      : graph_(graph),
+        weights_(graph.weights().to_vector()),
+        semiring_(semiring),
+        unknown_(unknown) {
     for (size_t a = 0; a < weights_.size(); ++a) {
       require(weights_[a] < std::numeric_limits<double>::infinity(), kGraphOp,
-              "weights must be finite or -inf, but that of arc ", a, " is ", weights_[a]);
+              "weights must be finite or -inf, but that of ",
+              describe_weight(expanded(graph.topology()), static_cast<int64_t>(a)), " is ",
+              weights_[a]);
       is_negative_ = is_negative_ && weights_[a] <= 0.0;
     }
     rank_epsilons();
@@ -83,7 +89,9 @@ class GraphGrammar final : public Grammar {
 
     uint32_t start() override {
       Reached reached;
-      for (const int32_t node : grammar_.graph_.topology().start()) add(reached, node, 0.0);
+      const Topology& topology = grammar_.graph_.topology();
+      for (const int32_t node : topology.start())
+        add(reached, node, grammar_.node_weight(topology.start_weight(node)));
       return number(reached, true).state;
     }
     GrammarStep next(uint32_t state, int32_t word) override {
@@ -97,8 +105,11 @@ class GraphGrammar final : public Grammar {
     }
     float end_score(uint32_t state) override {
       double score = kNegInf;
+      const Topology& topology = grammar_.graph_.topology();
       for (const auto& [node, residual] : *subsets_[state])
-        if (grammar_.graph_.topology().is_accept(node)) score = grammar_.combine(score, residual);
+        if (topology.is_accept(node))
+          score = grammar_.combine(score,
+                                   residual + grammar_.node_weight(topology.accept_weight(node)));
       return static_cast<float>(score);
     }
 
@@ -159,6 +170,10 @@ class GraphGrammar final : public Grammar {
     return a + std::log1p(std::exp(b - a));
   }
 
+  /// The weight of a start or accept node by its index; 0 without node weights.
+  double node_weight(int32_t index) const {
+    return index < 0 ? 0.0 : weights_[static_cast<size_t>(index)];
+  }
   /// Numbers nodes so that epsilon arcs lead to greater numbers.
   void rank_epsilons() {
     const Topology& topology = graph_.topology();

@@ -49,12 +49,12 @@ class Sequence {
   std::span<const int32_t> labels_;
 };
 
-/// A target that is a connected acceptor, with nodes in topological order of its strongly connected
-/// components. It has at most one epsilon arc, which carries the score of the empty string.
+/// A target that is a connected acceptor without epsilon arcs, with nodes in topological order of
+/// its strongly connected components.
 class Lattice {
  public:
   explicit Lattice(const Topology& t)
-      : is_start_(t.num_nodes()), is_accept_(t.num_nodes()), has_out_(t.num_nodes()) {
+      : topology_(t), is_start_(t.num_nodes()), is_accept_(t.num_nodes()), has_out_(t.num_nodes()) {
     const int32_t num_nodes = t.num_nodes();
     const Order& order = t.order();
     std::vector<int32_t> position(static_cast<size_t>(num_nodes));
@@ -70,10 +70,7 @@ class Lattice {
       entering.clear();
       for (int32_t k = in.offset[n]; k < in.offset[n + 1]; ++k) {
         const int32_t arc = in.arc(k);
-        if (labels[arc] == kEpsilon)
-          empty_arc = arc;
-        else
-          entering.emplace_back(labels[arc], position[in.node[k]], arc);
+        entering.emplace_back(labels[arc], position[in.node[k]], arc);
       }
       std::ranges::sort(entering);
       for (const auto& [label, source, arc] : entering) {
@@ -106,10 +103,17 @@ class Lattice {
   int32_t source(int32_t arc) const { return source_[arc]; }
   /// The arc of the target graph.
   int32_t original(int32_t arc) const { return arc_[arc]; }
-
-  int32_t empty_arc = -1;
+  bool has_node_weights() const { return topology_.has_node_weights(); }
+  /// The indices of node weights of the target graph, or -1.
+  int32_t start_weight(int32_t node) const {
+    return topology_.start_weight(topology_.order().node(node));
+  }
+  int32_t accept_weight(int32_t node) const {
+    return topology_.accept_weight(topology_.order().node(node));
+  }
 
  private:
+  const Topology& topology_;
   std::vector<bool> is_start_, is_accept_, has_out_;
   std::vector<int32_t> first_occurrence_{0}, label_, first_arc_, source_, arc_;
 };
@@ -152,10 +156,16 @@ class Aligner {
       ++num_arcs;
     });
     resize(num_arcs);
+    if constexpr (is_lattice) {
+      arrays.has_node_weights = target_.has_node_weights();
+      if (arrays.has_node_weights)
+        for (const Column* weights : {&start_weights_, &accept_weights_})
+          taken.insert(taken.end(), weights->begin(), weights->end());
+    }
   }
 
   Arrays arrays;
-  /// For a lattice: for each arc, the target arc whose weight it takes, or -1.
+  /// For a lattice: for each weight, that of the target which it takes, or -1.
   Column taken;
 
  private:
@@ -196,8 +206,6 @@ class Aligner {
         blanks.run = static_cast<int32_t>(next++);
       if (starts && !counts_all) blanks.lead = blanks.run;
     }
-    if constexpr (is_lattice)
-      if (target_.empty_arc >= 0) next += rules_.blank == Blank::forced ? 3 : 2;
     require_size(op, "nodes", next);
     arrays.num_nodes = static_cast<int32_t>(next);
   }
@@ -206,7 +214,10 @@ class Aligner {
     for (int32_t node = 0; node < target_.num_nodes(); ++node) {
       const Blanks& blanks = blanks_[node];
       const int32_t start = rules_.blank == Blank::optional ? blanks.lead : blanks.start;
-      if (start >= 0) arrays.start.push_back(start);
+      if (start >= 0) {
+        arrays.start.push_back(start);
+        if constexpr (is_lattice) start_weights_.push_back(target_.start_weight(node));
+      }
       if (!target_.is_accept(node)) continue;
       const Range here = target_.occurrences(node);
       if (rules_.blank != Blank::forced)
@@ -215,12 +226,9 @@ class Aligner {
       if (blanks.has_own_lead()) arrays.accept.push_back(blanks.lead);
       accept(blanks.counted);
       if (blanks.run >= 0) arrays.accept.push_back(blanks.run);
+      if constexpr (is_lattice)
+        accept_weights_.resize(arrays.accept.size(), target_.accept_weight(node));
     }
-    if constexpr (is_lattice)
-      if (target_.empty_arc >= 0) {
-        arrays.start.push_back(start_of_empty());
-        arrays.accept.push_back(arrays.num_nodes - 1);
-      }
   }
 
   void accept(Range nodes) {
@@ -242,8 +250,6 @@ class Aligner {
       for (int32_t o = here.begin; o < here.end; ++o) each_token_arc(o, add);
       each_blank_arc(node, add);
     }
-    if constexpr (is_lattice)
-      if (target_.empty_arc >= 0) each_empty_arc(add);
   }
 
   template <class Add>
@@ -306,25 +312,13 @@ class Aligner {
     add_run(blanks.run);
   }
 
-  // The score of the empty string needs its own arc, before any blank. Its nodes come last.
-
-  int32_t start_of_empty() const {
-    return arrays.num_nodes - (rules_.blank == Blank::forced ? 3 : 2);
-  }
-
-  template <class Add>
-  void each_empty_arc(Add& add) const {
-    const int32_t start = start_of_empty(), last = arrays.num_nodes - 1;
-    add(start, start + 1, kEpsilon, target_.empty_arc);
-    if (rules_.blank == Blank::forced) add(last - 1, last, rules_.blank_label, -1);
-    if (rules_.has_blank()) add(last, last, rules_.blank_label, -1);
-  }
-
   const Tokens::Rules& rules_;
   const Target& target_;
   const int32_t least_blanks_;  // between tokens, if there are any
   std::vector<int32_t> first_;  // the node of the first frame of each occurrence
   std::vector<Blanks> blanks_;  // of each node of the target
+  // For a lattice: the weights of the target that those of start and accept nodes take.
+  Column start_weights_, accept_weights_;
 };
 
 Graph align(const char* op, const Tokens::Rules& rules, std::span<const int32_t> target,
@@ -397,7 +391,7 @@ Graph alignment_graph(const Tokens& tokens, const Graph& target, bool outputs) {
   if (outputs) {
     const auto of_target = connected.topology().olabel();
     Column& olabel = aligner.arrays.olabel;
-    olabel.assign(aligner.taken.size(), kEpsilon);
+    olabel.assign(aligner.arrays.src.size(), kEpsilon);
     for (size_t k = 0; k < olabel.size(); ++k)
       if (aligner.taken[k] >= 0) olabel[k] = of_target[aligner.taken[k]];
   }

@@ -61,11 +61,12 @@ class _Output:
             self.kind = "emissions"
             length = max([rows, *(view.shape[0] for view in views)])
         else:
-            widths = {view.size for view in views}
+            sizes = [graph.num_weights() for graph in self.graphs]
+            widths = set(sizes)
             self.kind, length = "arcs", 0
-        if len(widths) > 1 and joined:
-            self.kind, self.shape = "joined", (sum(view.size for view in views),)
-            return
+            if len(widths) > 1 and joined:
+                self.kind, self.shape = "joined", (sum(sizes),)
+                return
         if len(widths) > 1:
             raise ValueError(
                 "tensor: graphs of a list must have the same number of arcs (or of labels, if they "
@@ -84,7 +85,7 @@ class _Output:
             out = flat.new_zeros(self.shape)
             at = 0
             for row, graph in zip(out, self.graphs, strict=True):
-                count = graph.num_arcs()
+                count = graph.num_weights()
                 row.view(-1)[:count] = flat[at : at + count]
                 at += count
         return out if self.is_list else out[0].clone()

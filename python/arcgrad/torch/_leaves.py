@@ -140,6 +140,11 @@ def to_counts(op: str, lengths: Any, width: int | None = None) -> Array:
     return np.asarray(mask.sum(1))
 
 
+def all_weights(graphs: Sequence[ag.Graph]) -> Any:
+    """The weights of graphs, with node weights, as one array."""
+    return _core.read_weights(graphs, any(graph.dtype == np.float64 for graph in graphs))
+
+
 def _prepare(op: str, x: Tensor) -> Tensor:
     """Check a tensor and move it to the host."""
     check_tensor(op, x)
@@ -255,7 +260,8 @@ def graph(
     Args:
         graph: The nodes, arcs and labels; its own weights are ignored. The graphs of a list share
             the tensor.
-        weights: One entry per arc, in the order of the arcs and in any shape. For a list, the arcs
+        weights: One entry per arc, in the order of the arcs and in any shape. If the graph has node
+            weights, those of start nodes and then of accept nodes follow. For a list, the weights
             of the first graph come first.
         batch: The first dimension of ``weights`` is a batch, and the result is a list of graphs.
 
@@ -279,17 +285,18 @@ def graph(
     if batch and is_list:
         raise ValueError("graph: a batch of weights needs a single graph, but there is a list")
     parts: Sequence[ag.Graph] = graph if is_list else [graph]  # type: ignore[assignment,list-item]
-    num_arcs, count = sum(part.num_arcs() for part in parts), host.shape[0] if batch else 1
-    if host.numel() != count * num_arcs:
+    num_weights, count = sum(g.num_weights() for g in parts), host.shape[0] if batch else 1
+    if host.numel() != count * num_weights:
+        ends = ", start and accept node" * any(g.has_node_weights() for g in parts)
         raise ValueError(
-            f"graph: there must be one weight per arc, {num_arcs}"
+            f"graph: there must be one weight per arc{ends}, {num_weights}"
             f"{f' for each of {count} graphs' if batch else ''}, but the tensor has the shape "
             f"{list(weights.shape)}"
         )
     calc_grad = host.requires_grad and torch.is_grad_enabled()
     if not calc_grad:
         host = _constant(host, weights, False)
-    flat = host.reshape(count, num_arcs)
+    flat = host.reshape(count, num_weights)
     owner: Any = flat
     if calc_grad:
         # If reshape had to copy, the copy is the leaf: torch's tape leads from it to the tensor.

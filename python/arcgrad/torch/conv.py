@@ -7,7 +7,6 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -15,7 +14,7 @@ import arcgrad as ag
 from arcgrad._arguments import checked
 
 from ._function import tensor
-from ._leaves import check_tensor, emissions, graph, to_counts
+from ._leaves import all_weights, check_tensor, emissions, graph, to_counts
 from ._parameters import ChecksState, check_fingerprint, fingerprint
 from .sequence import least_frames
 
@@ -122,7 +121,7 @@ class ConvTransducer1d(ChecksState):
 
         self._kernels = _make_kernels(in_channels, kernels, self.kernel_size, tokens)
         self.out_channels = len(self._kernels)
-        start = np.concatenate([kernel.weights_to_numpy() for kernel in self._kernels])
+        start = all_weights(self._kernels)
         weight = torch.as_tensor(start, dtype=dtype or torch.get_default_dtype(), device=device)
         if learn:
             self.weight = nn.Parameter(weight)

@@ -322,9 +322,6 @@ def beam_search(
     with ag.no_grad():
         found = ag.best_paths(lattices, nbest, unique=True)
     return [
-        [
-            LabelSequence(_labels(path.olabels()), float(sum(path.weights_to_list())))
-            for path in paths
-        ]
+        [LabelSequence(_labels(path.olabels()), ag.viterbi_score(path).item()) for path in paths]
         for paths in found
     ]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import arcgrad as ag
 from arcgrad._arguments import checked
 
-from ._leaves import graph
+from ._leaves import all_weights, graph
 from ._parameters import check_fingerprint, fingerprint
 from ._targets import Targets
 from .decoding import TokenSpan, best_frames, best_labels, forced_align
@@ -103,7 +103,7 @@ class TransducerLoss(SequenceLoss):
         self._transition_graph = transitions.detach() if transitions is not None else None
         weights = None
         if transitions is not None:
-            weights = torch.from_numpy(transitions.weights_to_numpy())
+            weights = torch.from_numpy(all_weights([transitions]))
         if weights is not None and learn_transitions:
             self.transitions = nn.Parameter(weights)
         else:
