@@ -1,5 +1,7 @@
 """arcgrad.text: strings as graphs, and graphs as strings."""
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,6 +40,10 @@ def test_a_map_shares_beginnings():
     assert graph.num_arcs() == 3 + 1 + 1 + 1 + 1
     assert graph.isymbols == graph.osymbols == ag.SymbolTable.of_bytes()
     assert text.string_map({}).num_nodes() == 1
+    words = text.string_map(["car", "card", "", "card"])
+    assert words.is_acceptor()
+    assert words.num_arcs() == 4
+    assert ag.forward_score(words).item() == pytest.approx(math.log(3))
 
 
 def test_a_map_is_read_from_a_file(tmp_path):

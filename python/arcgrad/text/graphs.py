@@ -22,7 +22,7 @@ from .symbols import (
     to_table,
 )
 
-Entry: TypeAlias = tuple[list[int], list[int], float]
+Entry: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], float]
 
 
 @checked
@@ -129,12 +129,14 @@ def string_map(
     """The graph that maps each of many strings to another: a trie of the inputs.
 
     Common beginnings of inputs are shared. Output labels are on the arcs that belong to one pair
-    only, and the score of the pair is on the first of these.
+    only, and the score of the pair is on the first of these. If every string is mapped to itself,
+    the graph is an acceptor.
 
     Args:
-        pairs: A dict, pairs ``(input, output)`` or ``(input, output, score)``, or the name of a
-            UTF-8 file with one line ``input<TAB>output<TAB>score`` for each pair; the score, and
-            an output that equals the input, may be left out.
+        pairs: A dict, strings that are mapped to themselves, pairs ``(input, output)`` or
+            ``(input, output, score)``, or the name of a UTF-8 file with one line
+            ``input<TAB>output<TAB>score`` for each pair; the score, and an output that equals the
+            input, may be left out. What is given twice counts once.
         symbols: How strings become labels; see :mod:`arcgrad.text`.
         calc_grad: Whether backward computes a gradient for this graph.
 
@@ -154,14 +156,16 @@ def string_map(
         rows = pairs.items() if isinstance(pairs, Mapping) else pairs
     entries: list[Entry] = []
     for row in rows:
+        if isinstance(row, str):
+            row = row, row
         if not isinstance(row, tuple | list) or len(row) not in (2, 3):
             raise ValueError(
                 f"{op}: an element must be an input and an output, or with a score, "
                 f"but one is {row!r}"
             )
         first, second = (to_labels(op, _as_string(op, text), symbols) for text in row[:2])
-        entries.append((first, second, float(row[2]) if len(row) == 3 else 0.0))
-    return _trie(entries, to_table(op, symbols), calc_grad)
+        entries.append((tuple(first), tuple(second), float(row[2]) if len(row) == 3 else 0.0))
+    return _trie(list(dict.fromkeys(entries)), to_table(op, symbols), calc_grad)
 
 
 def _as_string(op: str, text: object) -> String:
@@ -184,8 +188,9 @@ def _trie(entries: list[Entry], table: SymbolTable, calc_grad: bool) -> Graph:
             num_entries[node] += 1
             path.append(node)
         paths.append(path)
+    is_acceptor = all(labels == outputs for labels, outputs, _ in entries)
     arcs = [
-        (node, child, label, _core.epsilon, 0.0)
+        (node, child, label, label if is_acceptor else _core.epsilon, 0.0)
         for (node, label), child in following.items()
         if num_entries[child] > 1
     ]
@@ -194,7 +199,7 @@ def _trie(entries: list[Entry], table: SymbolTable, calc_grad: bool) -> Graph:
         own = sum(num_entries[node] == 1 for node in path)
         shared = len(labels) - own
         node = path[shared - 1] if shared else 0
-        pairs = _align(labels[shared:], outputs)
+        pairs = _align(labels[shared:], outputs[shared:] if is_acceptor else outputs)
         if not pairs and weight != 0.0:
             pairs = [(_core.epsilon, _core.epsilon)]
         for k, (ilabel, olabel) in enumerate(pairs):

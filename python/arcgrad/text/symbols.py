@@ -11,7 +11,7 @@ from .._core import Graph, SymbolTable
 Symbols: TypeAlias = Literal["bytes", "unicode"] | SymbolTable
 String: TypeAlias = str | Sequence[str]
 Pairs: TypeAlias = (
-    Mapping[str, str] | Iterable[tuple[String, String] | tuple[String, String, float]]
+    Mapping[str, str] | Iterable[str | tuple[String, String] | tuple[String, String, float]]
 )
 
 # The label before each string, with which the left context of a rule may begin.
