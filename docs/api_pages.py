@@ -16,7 +16,8 @@ ROOT = Path(__file__).parents[1]
 # The pages of names that are not operations. A name that stands nowhere is an error.
 OTHERS = {
     "Graphs": (
-        *("Graph", "Arc", "epsilon", "linear_graph", "linear_graphs", "scalar_graph"),
+        *("Graph", "Arc", "epsilon", "SymbolTable", "linear_graph", "linear_graphs"),
+        "scalar_graph",
         *("chain_graph", "levenshtein_graph", "random_graph"),
     ),
     "Strings": ("string", "paths", "edit_distance"),

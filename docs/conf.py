@@ -48,6 +48,7 @@ napoleon_use_rtype = False
 html_theme = "furo"
 html_static_path = ["_static"]
 html_css_files = ["graphs.css"]
+html_js_files = ["stepper.js"]
 html_title = f"arcgrad {release}"
 
 api_pages.write(

@@ -21,13 +21,13 @@ MAX_NODES, MAX_ARCS = 12, 24
 _prefix = itertools.count()
 
 
-def inline(graph: ag.Graph) -> str:
-    """The picture of a graph for a page: without a file header, with ids of its own."""
+def inline(graph: ag.Graph, prefix: str | None = None) -> str:
+    """The picture of a graph for a page: without a file header, with a prefix before each id."""
     text = svg(graph)
     if text is None:
         raise RuntimeError(f"no picture of {graph}")
     text = re.sub(r"<!--.*?-->\n?", "", text[text.index("<svg") :], flags=re.S)
-    return re.sub(r'id="', f'id="g{next(_prefix)}-', text)
+    return re.sub(r'id="', f'id="{prefix or f"g{next(_prefix)}"}-', text)
 
 
 def row(graphs: list[tuple[str, ag.Graph]]) -> str:

@@ -98,3 +98,13 @@ def test_the_map_of_the_paper_names_what_exists():
         assert any((ROOT / folder / path).is_file() for folder in (".", "tests")), path
     commands = set(re.findall(r"`arcgrad reproduce (\w+)`", text))
     assert commands == set(paper.PAPER_TABLES)
+
+
+def test_programs_of_the_migration_guide_run():
+    pytest.importorskip("torch")
+    scope = {}
+    for program in re.findall(
+        r"^```python\n(.*?)^```", (DOCS / "migrate.md").read_text(), re.M | re.S
+    ):
+        exec(program, scope)
+    assert scope["loss"].shape == (4,)
