@@ -52,8 +52,9 @@ BeamDecoder::BeamDecoder(DecoderParts parts, DecoderOptions options)
           "unknown words need a label that separates or begins words, but there is none");
   const LexiconTree& lexicon = *parts_.lexicon;
   for (uint32_t node = 1; node < lexicon.num_nodes(); ++node)
-    require(rules.is_token(lexicon.token(node)), kName, "spellings must have tokens from ",
-            rules.describe_tokens(), ", but one has ", lexicon.token(node));
+    if (!rules.is_token(lexicon.token(node)))
+      fail(kName, "spellings must have tokens from ", rules.describe_tokens(), ", but one has ",
+           lexicon.token(node));
   look_ahead_.assign(lexicon.num_nodes() + 1, 0.0F);
   if (!parts_.grammar || options_.lm_weight == 0.0) return;
   const auto weight = static_cast<float>(options_.lm_weight);
@@ -295,37 +296,35 @@ class BeamStream::State {
     // Without roles a word may end, and then its score replaces the look-ahead.
     const double most = h.score + max_gain_ - (has_roles_ ? 0.0F : look_ahead_[h.node]);
     const uint32_t begin = lexicon_.first_child(h.node), end = lexicon_.first_child(h.node + 1);
-    if (options_.is_open || end - begin > kWide) {
+    if (end - begin > kWide) {
       // Tokens with the best scores come first, and no look-ahead is larger than that of the node.
       for (const TokenScore& token : tokens_) {
         if (most + token.score < limit_) break;
-        if (is_outside(token.label) || !may_begin(h, token.label)) continue;
-        if (has_roles_ && roles_[token.label] == TokenRole::begins && h.node != 0) continue;
+        if (!may_begin(h, token.label)) continue;
         if (const uint32_t child = lexicon_.child(h.node, token.label); child != 0)
           enter(h, child, token.label, token.score);
-        else if (options_.is_open)
-          enter(h, unknown_node_, token.label, token.score);
       }
-      return;
+    } else {
+      for (uint32_t child = begin; child < end; ++child) {
+        const int32_t label = lexicon_.token(child);
+        if (most + row_[label] < limit_ || !may_begin(h, label)) continue;
+        enter(h, child, label, row_[label]);
+      }
     }
-    for (uint32_t child = begin; child < end; ++child) {
-      const int32_t label = lexicon_.token(child);
-      if (most + row_[label] < limit_ || !may_begin(h, label)) continue;
-      enter(h, child, label, row_[label]);
-    }
+    if (options_.is_open) spell_unknown(h);
   }
 
-  /// Whether a label spells no part of a word.
-  bool is_outside(int32_t label) const {
-    return (rules_.has_blank() && label == rules_.blank_label) ||
-           (has_roles_ && roles_[label] == TokenRole::separator);
-  }
-
+  /// Tokens that continue a word that the lexicon lacks, or that leave the lexicon.
   void spell_unknown(const Hypothesis& h) {
+    const double most = h.score + max_gain_ + look_ahead_[unknown_node_] - look_ahead_[h.node];
     for (const TokenScore& token : tokens_) {
-      if (h.score + token.score + max_gain_ < limit_) break;
-      if (!is_outside(token.label) && roles_[token.label] == TokenRole::inside &&
-          may_begin(h, token.label))
+      if (most + token.score < limit_) break;
+      const TokenRole role = roles_[token.label];
+      const bool spells = role == TokenRole::inside || (role == TokenRole::begins && h.node == 0);
+      if (!spells || (rules_.has_blank() && token.label == rules_.blank_label) ||
+          !may_begin(h, token.label))
+        continue;
+      if (h.node == unknown_node_ || lexicon_.child(h.node, token.label) == 0)
         enter(h, unknown_node_, token.label, token.score);
     }
   }

@@ -18,24 +18,41 @@ LexiconTree::LexiconTree(const Sequences& spellings, std::span<const int32_t> wo
           "spellings must have less than 2^31 labels in all, but they have ",
           spellings.labels.size());
   InterruptPoll poll;
-  std::vector<uint32_t> order(words.size());
-  std::iota(order.begin(), order.end(), 0U);
-  const auto is_before = [&](uint32_t a, uint32_t b) {
-    poll(4);
-    const auto x = spellings[a], y = spellings[b];
+  // The first labels of each spelling are packed into a key, which decides most comparisons.
+  const int32_t largest = spellings.labels.empty() ? 0 : std::ranges::max(spellings.labels);
+  const size_t bits = largest < 255 ? 8 : largest < 65535 ? 16 : 32;
+  struct SpellingKey {
+    uint64_t first;
+    uint32_t index;
+  };
+  Buffer<SpellingKey> keys(words.size());
+  for (uint32_t i = 0; i < words.size(); ++i) {
+    const auto spelling = spellings[i];
+    uint64_t first = 0;
+    for (size_t k = 0; k < 64 / bits; ++k)
+      first = first << bits |
+              (k < spelling.size() ? static_cast<uint64_t>(uint32_t(spelling[k]) + 1U) : 0U);
+    keys[i] = {first, i};
+  }
+  const auto is_before = [&](const SpellingKey& a, const SpellingKey& b) {
+    poll();
+    if (a.first != b.first) return a.first < b.first;
+    const auto x = spellings[a.index], y = spellings[b.index];
     const auto [at, other] = std::ranges::mismatch(x, y);
     if (at != x.end() && other != y.end()) return *at < *other;
-    if (at == x.end() && other == y.end()) return words[a] < words[b];
+    if (at == x.end() && other == y.end()) return words[a.index] < words[b.index];
     return at == x.end();
   };
-  if (!std::is_sorted(order.begin(), order.end(), is_before))
-    std::sort(order.begin(), order.end(), is_before);
+  if (!std::is_sorted(keys.begin(), keys.end(), is_before))
+    std::sort(keys.begin(), keys.end(), is_before);
+  std::vector<uint32_t> order(words.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = keys[i].index;
   for (const uint32_t i : order) {
-    require(!spellings[i].empty(), kOp, "spellings must not be empty, but word ", words[i],
-            " has an empty one");
-    require(spellings[i][0] >= 0 && words[i] >= 0, kOp,
-            "labels and words must be 0 or more, but there is ",
-            std::min(spellings[i][0], words[i]));
+    if (spellings[i].empty())
+      fail(kOp, "spellings must not be empty, but word ", words[i], " has an empty one");
+    if (std::ranges::min(spellings[i]) < 0 || words[i] < 0)
+      fail(kOp, "labels and words must be 0 or more, but there is ",
+           std::min(std::ranges::min(spellings[i]), words[i]));
     num_words_ = std::max(num_words_, words[i] + 1);
   }
   // Breadth first: node n has the spellings [range[n], range[n + 1]) of its level.
@@ -101,6 +118,16 @@ Buffer<float> LexiconTree::largest_below(std::span<const float> values, float le
   return out;
 }
 
+namespace {
+
+/// The number of bytes of a code point in UTF-8, by its first byte.
+size_t letter_size(char first) {
+  const auto byte = static_cast<unsigned char>(first);
+  return byte < 0xc0 ? 1 : byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : 4;
+}
+
+}  // namespace
+
 Speller::Speller(const std::vector<std::string>& labels) : names_(labels) {
   for (size_t i = 0; i < names_.size(); ++i) {
     if (names_[i].empty()) continue;
@@ -108,11 +135,42 @@ Speller::Speller(const std::vector<std::string>& labels) : names_(labels) {
     longest_ = std::max(longest_, names_[i].size());
   }
   std::ranges::sort(sorted_, {}, &Name::text);
+  // Single letters spell each word in one way.
+  are_letters_ = std::ranges::all_of(
+      sorted_, [](const Name& name) { return name.text.size() == letter_size(name.text[0]); });
+  std::ranges::fill(by_byte_, -1);
+  for (const Name& name : sorted_)
+    if (name.text.size() == 1) by_byte_[static_cast<unsigned char>(name.text[0])] = name.label;
+}
+
+int32_t Speller::find(std::string_view part) const {
+  if (part.size() == 1) return by_byte_[static_cast<unsigned char>(part[0])];
+  const auto place = std::ranges::lower_bound(sorted_, part, {}, &Name::text);
+  return place != sorted_.end() && place->text == part ? place->label : -1;
+}
+
+bool Speller::spell_letters(std::string_view text, int32_t number, Sequences& spellings,
+                            std::vector<int32_t>& owners) const {
+  const size_t before = spellings.labels.size();
+  for (size_t at = 0; at < text.size();) {
+    const std::string_view letter = text.substr(at, letter_size(text[at]));
+    const int32_t label = find(letter);
+    if (label < 0) {
+      spellings.labels.resize(before);
+      return false;
+    }
+    spellings.labels.push_back(label);
+    at += letter.size();
+  }
+  spellings.end_sequence();
+  owners.push_back(number);
+  return true;
 }
 
 bool Speller::spell(std::string_view prefix, std::string_view word, int32_t number,
                     Sequences& spellings, std::vector<int32_t>& owners) const {
   constexpr size_t kMostSpellings = 32, kMostSteps = 4096;
+  if (are_letters_ && prefix.empty()) return spell_letters(word, number, spellings, owners);
   const std::string text = std::string(prefix) + std::string(word);
   // Depth first, with long labels first. `ends` has the position after each label of the path.
   std::vector<int32_t> path;
@@ -125,10 +183,10 @@ bool Speller::spell(std::string_view prefix, std::string_view word, int32_t numb
     if (++steps > kMostSteps + 64 * text.size() * longest_) break;
     for (size_t length = std::min(lengths.back() - 1, text.size() - at); length > 0; --length) {
       const std::string_view part = std::string_view(text).substr(at, length);
-      const auto place = std::ranges::lower_bound(sorted_, part, {}, &Name::text);
-      if (place == sorted_.end() || place->text != part) continue;
+      const int32_t label = find(part);
+      if (label < 0) continue;
       lengths.back() = length;
-      path.push_back(place->label);
+      path.push_back(label);
       ends.push_back(at + length);
       lengths.push_back(longest_ + 1);
       is_longer = true;

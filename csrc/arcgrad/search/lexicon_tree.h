@@ -60,8 +60,15 @@ class Speller {
     std::string_view text;
     int32_t label;
   };
+  /// The label with a name, or -1.
+  int32_t find(std::string_view part) const;
+  bool spell_letters(std::string_view text, int32_t number, Sequences& spellings,
+                     std::vector<int32_t>& owners) const;
+
   std::vector<std::string> names_;
   std::vector<Name> sorted_;
+  int32_t by_byte_[256];
+  bool are_letters_ = false;
   size_t longest_ = 0;
 };
 
