@@ -47,6 +47,7 @@ from ._core import (
     linear_graph,
     linear_graphs,
     load,
+    load_archive,
     loadtxt,
     map_weights,
     negate,
@@ -66,6 +67,7 @@ from ._core import (
     rewrite,
     sample,
     save,
+    save_archive,
     savetxt,
     scalar_graph,
     scale,
@@ -82,6 +84,7 @@ from ._core import (
     write_dot,
 )
 from ._grad_mode import no_grad
+from ._objects import from_k2, from_openfst, to_k2, to_openfst
 from .building import levenshtein_graph, random_graph
 from .describing import GraphInfo, info
 from .drawing import draw
@@ -125,6 +128,8 @@ __all__ = [
     "expected",
     "explain",
     "forward_score",
+    "from_k2",
+    "from_openfst",
     "get_history_limit",
     "get_memory_limit",
     "get_num_threads",
@@ -142,6 +147,7 @@ __all__ = [
     "linear_graph",
     "linear_graphs",
     "load",
+    "load_archive",
     "loadtxt",
     "map_weights",
     "negate",
@@ -165,6 +171,7 @@ __all__ = [
     "rewrite",
     "sample",
     "save",
+    "save_archive",
     "savetxt",
     "scalar_graph",
     "scale",
@@ -176,6 +183,8 @@ __all__ = [
     "string",
     "subtract",
     "text",
+    "to_k2",
+    "to_openfst",
     "tokens",
     "top_sort",
     "union",

@@ -35,8 +35,11 @@ _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = SHOWN
 def read(op: str, path: str | os.PathLike[str]) -> bytes:
     """The content of a file, decompressed if it is a gzip file; its name does not matter."""
     content = Path(path).read_bytes()
-    if not content.startswith(GZIP):
-        return content
+    return expand(op, path, content) if content.startswith(GZIP) else content
+
+
+def expand(op: str, path: str | os.PathLike[str], content: bytes) -> bytes:
+    """The content of a gzip file, decompressed."""
     limit = _most_expanded(content)
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:

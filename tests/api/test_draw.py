@@ -222,3 +222,47 @@ def test_a_notebook_shows_text_for_a_large_graph():
 def test_a_notebook_shows_text_if_the_layout_times_out(monkeypatch):
     monkeypatch.setattr(drawing, "NOTEBOOK_SECONDS", 0.001)
     assert ag.chain_graph([0])._repr_svg_() is None
+
+
+def edges(svg):
+    """The colours and widths of the lines of each arc."""
+    found = []
+    for group in ET.fromstring(svg).iter("{http://www.w3.org/2000/svg}g"):
+        if group.get("class") == "edge":
+            lines = group.findall(".//{http://www.w3.org/2000/svg}path")
+            found.append([(line.get("stroke"), line.get("stroke-width")) for line in lines])
+    return found
+
+
+def test_values_color_arcs_and_have_a_legend(tmp_path):
+    path = tmp_path / "graph.svg"
+    graph = build(2, {0}, {1}, [(0, 1, label, label, 0.0) for label in range(3)])
+    ag.draw(graph, path, color=[0.0, 2.0, -4.0])
+    (zero, high, low) = (lines[0] for lines in edges(path.read_text()))
+    assert low == ("#b2182b", "4")
+    assert zero == ("#c8c8c8", "0.6")
+    assert float(zero[1]) < float(high[1]) < float(low[1])
+    assert {"-4", "-2.5", "-1", "0.5", "2"} <= set(texts(path.read_text()))
+    posteriors = ag.arc_posteriors(graph)
+    ag.draw(graph, path, color=posteriors)
+    assert len({line for lines in edges(path.read_text()) for line in lines}) == 1
+    ag.draw(build(1, {0}, {0}, []), path, color=[])
+
+
+def test_the_best_path_is_orange(tmp_path):
+    path = tmp_path / "graph.svg"
+    graph = build(2, {0}, {1}, [(0, 1, 0, 0, -1.0), (0, 1, 1, 1, 0.5)])
+    ag.draw(graph, path, best_path=True)
+    assert [lines[0][0] for lines in edges(path.read_text())] == ["#000000", "#e66101"]
+    ag.draw(graph, path, color=ag.arc_posteriors(graph), best_path=True)
+    assert [len(lines) for lines in edges(path.read_text())] == [1, 2]
+
+
+@pytest.mark.parametrize("color", [[1.0], [1.0, float("nan")], [1.0, float("inf")]])
+def test_a_value_per_arc_is_needed(tmp_path, color):
+    graph = build(2, {0}, {1}, [(0, 1, 0, 0, -1.0), (0, 1, 1, 1, 0.5)])
+    with pytest.raises(ValueError, match=r"draw: .*color must .*, but"):
+        ag.draw(graph, tmp_path / "graph.svg", color=color)
+    with pytest.raises(ValueError, match=r"draw: "):
+        ag.draw(graph, tmp_path / "graph.svg", color="red")
+    assert not (tmp_path / "graph.svg").exists()

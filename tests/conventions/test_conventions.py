@@ -3,6 +3,7 @@
 import doctest
 import inspect
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -28,8 +29,12 @@ NOT_OPS = {
     *("explain", "set_history_limit", "get_history_limit"),
     *("set_memory_limit", "get_memory_limit"),
     *("arc_sources", "info", "paths", "string"),
-    *("save", "load", "savetxt", "loadtxt", "write_dot", "draw"),
+    *("save", "load", "save_archive", "load_archive", "savetxt", "loadtxt", "write_dot", "draw"),
+    *("to_openfst", "from_openfst", "to_k2", "from_k2"),
 }
+
+# Examples that need a package which is not there on all systems.
+NEED_PYNINI = {"to_openfst", "from_openfst"}
 
 # Modules whose names are checked, with their prefixes.
 MODULES = {
@@ -152,6 +157,8 @@ def test_examples_run(tmp_path, monkeypatch):
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     parser, output, num_run = doctest.DocTestParser(), [], 0
     for k, (name, thing) in enumerate(DOCUMENTED.items()):
+        if name in NEED_PYNINI and find_spec("pynini") is None:
+            continue
         folder = tmp_path / str(k)
         folder.mkdir()
         monkeypatch.chdir(folder)

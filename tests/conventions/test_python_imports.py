@@ -16,14 +16,14 @@ TOP = "arcgrad"
 # itself, which exports the public names, is a room too.
 LAYERS = [
     {"_arguments", "_core"},
-    {"_arcs", "_environment", "_files", "_grad_mode", "_signatures"},
+    {"_arcs", "_environment", "_files", "_grad_mode", "_objects", "_signatures"},
     {
         *("building", "criterion", "describing", "drawing", "lexicon", "ngram", "strings"),
         *("text", "tokens"),
     },
     {"decoding"},
     {""},
-    {"gtn", "torch"},
+    {"_graph_command", "gtn", "torch"},
     {"recipes"},
     {"__main__"},
 ]

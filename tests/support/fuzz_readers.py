@@ -280,6 +280,10 @@ def read_yaml_or_toml(path):
     return override(find("demo"), load_settings(path), source=path)
 
 
+def read_as(format):
+    return lambda path: ag.load(path, format)
+
+
 def in_run(name, read, file, derive=None, **options):
     return Reader(name, read, file, run_folder, derive, **options)
 
@@ -293,6 +297,10 @@ READERS = [
     Reader("graph", ag.load, "graph", derive=damaged_graph, share=2),
     Reader("graph-text", ag.loadtxt, "graph.txt", share=2),
     Reader("graph-gtn", gtn.load, "graph"),
+    Reader("graph-openfst", ag.load, "graph.fst", share=2),
+    Reader("graph-att", read_as("att"), "graph.txt", share=2),
+    Reader("graph-k2", read_as("k2"), "graph.txt"),
+    Reader("archive", ag.load_archive, "archive", share=2),
     Reader("symbols", ag.SymbolTable.load, "symbols.txt"),
     Reader("counts", ag.ngram.Counts.load, "counts", share=2),
     Reader("counts-npz", ag.ngram.Counts.load, "counts.npz", derive=damaged_archive, share=2),

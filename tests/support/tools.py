@@ -1,6 +1,7 @@
 """Small helpers on graphs that several test files use."""
 
 import copy
+import math
 import os
 import subprocess
 import sys
@@ -146,3 +147,24 @@ def interrupted(call):
     timer.cancel()
     raise AssertionError("the call ended before it was interrupted")
 """
+
+
+def content(graph):
+    """Nodes, ends with weights, and sorted arcs. Impossible ends count as no ends."""
+    ends = zip(graph.accept().tolist(), graph.accept_weights().tolist(), strict=True)
+    starts = zip(graph.start().tolist(), graph.start_weights().tolist(), strict=True)
+    columns = (column.tolist() for column in graph.arcs())
+    return (
+        graph.num_nodes(),
+        list(starts),
+        [end for end in ends if end[1] != -math.inf],
+        sorted(zip(*columns, strict=True)),
+    )
+
+
+def write(path, data):
+    """Write text or bytes to a file, and return its path."""
+    mode = "wb" if isinstance(data, bytes) else "w"
+    with open(path, mode) as file:
+        file.write(data)
+    return path

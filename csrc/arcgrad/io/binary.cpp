@@ -7,7 +7,7 @@
 #include <type_traits>
 
 #include "arcgrad/io/file.h"
-#include "arcgrad/io/io.h"
+#include "arcgrad/io/formats.h"
 #include "arcgrad/runtime/error.h"
 #include "arcgrad/runtime/interrupt_poll.h"
 
@@ -158,13 +158,14 @@ SymbolTables get_symbols(Reader& reader, const Header& h, const char* op) {
   return out;
 }
 
-/// `name` identifies the data in error messages.
-Graph parse(std::string_view bytes, const char* op, const std::string& name) {
+}  // namespace
+
+bool is_arcgrad(std::string_view bytes) {
   const auto magic = bytes.substr(0, kMagic.size());
-  const bool is_ours = std::equal(magic.begin(), magic.end(), kMagic.begin());
-  require(!bytes.empty() && is_ours, op, name, " must be a graph that save wrote, but it ",
-          bytes.empty() ? "is empty" : "begins with " + quote(magic),
-          bytes.empty() ? "" : "; loadtxt reads text");
+  return !bytes.empty() && std::equal(magic.begin(), magic.end(), kMagic.begin());
+}
+
+Graph parse_arcgrad(std::string_view bytes, const char* op, const std::string& name) {
   require(bytes.size() >= sizeof(Header) + sizeof(Checksum), op, name,
           " must be whole, but it has ", bytes.size(), " bytes, less than any graph");
   Header h;
@@ -204,18 +205,16 @@ Graph parse(std::string_view bytes, const char* op, const std::string& name) {
   if (is_transducer(h)) arrays.olabel = reader.get_ids(h.num_arcs);
   arrays.has_node_weights = has_node_weights(h);
   Weights weights = reader.get_weights(num_weights(h), dtype);
-  arrays.symbols = get_symbols(reader, h, op);
   // A correct checksum does not prove that the writer produced a valid graph.
   try {
+    arrays.symbols = get_symbols(reader, h, op);
     return Graph::from_arrays(std::move(arrays), std::move(weights));
   } catch (const std::invalid_argument& error) {
     fail(op, name, " must hold a valid graph, but ", error.what());
   }
 }
 
-}  // namespace
-
-std::string to_bytes(const Graph& graph) {
+std::string write_arcgrad(const Graph& graph) {
   const Topology& topology = graph.topology();
   const Weights weights = graph.weights();
   Header h;
@@ -255,17 +254,6 @@ std::string to_bytes(const Graph& graph) {
   const Checksum sum = checksum(out);
   put(out, &sum, 1);
   return out;
-}
-
-Graph from_bytes(std::string_view bytes, const char* op) { return parse(bytes, op, "the data"); }
-
-void save(const std::string& file_name, const Graph& graph) {
-  write_file("save", file_name, to_bytes(graph));
-}
-
-Graph load(const std::string& file_name) {
-  const Buffer<char> content = read_file("load", file_name);
-  return parse({content.data(), content.size()}, "load", text("'", file_name, "'"));
 }
 
 }  // namespace arcgrad

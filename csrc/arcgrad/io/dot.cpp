@@ -49,7 +49,8 @@ void put_weight(std::string& out, double weight, const char* before, const char*
 
 }  // namespace
 
-std::string to_dot(const Graph& graph, const Symbols* isymbols, const Symbols* osymbols) {
+std::string to_dot(const Graph& graph, const Symbols* isymbols, const Symbols* osymbols,
+                   const DotStyle& style) {
   const PlainNumbers plain;
   const Topology& topology = graph.topology();
   const std::vector<double> weights = graph.weights_to_vector();
@@ -63,9 +64,13 @@ std::string to_dot(const Graph& graph, const Symbols* isymbols, const Symbols* o
   const bool same_own = isymbols != nullptr || own.input == own.output;
   const bool has_output = !topology.is_acceptor() || !same_symbols || !same_own;
 
+  require(style.arcs.empty() || style.arcs.size() == weights.size(), "write_dot",
+          "there must be a style per arc, but there are ", style.arcs.size(), " for ",
+          weights.size(), " arcs");
   std::string out =
       "digraph {\n"
-      "  rankdir=LR\n"
+      "  rankdir=LR\n" +
+      style.graph +
       "  node [shape=circle fontsize=14]\n"
       "  edge [fontsize=14]\n";
   InterruptPoll poll;
@@ -100,7 +105,9 @@ std::string to_dot(const Graph& graph, const Symbols* isymbols, const Symbols* o
       put_label(out, olabel[a], osymbols, own.output, "output");
     }
     if (has_weights) put_weight(out, weights[a], "/", "");
-    out += "\"]\n";
+    out += '"';
+    if (!style.arcs.empty()) (out += ' ') += style.arcs[a];
+    out += "]\n";
   }
   return out + "}\n";
 }

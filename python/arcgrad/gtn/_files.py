@@ -27,49 +27,9 @@ def save(file_name: FileName, graph: ag.Graph) -> None:
 
 
 def load(file_name: FileName) -> Graph:
-    """Load a graph that arcgrad or gtn saved."""
+    """Load a graph that arcgrad, gtn or another program saved."""
     with raises_as(OSError, ValueError):
-        try:
-            return Graph(ag.load(file_name))
-        except ValueError:
-            try:
-                graph = _from_gtn(Path(file_name).read_bytes())
-            except ValueError as error:
-                raise ValueError(
-                    f"load: {str(file_name)!r} must hold a valid graph, but {error}"
-                ) from None
-            if graph is None:
-                raise
-            return graph
-
-
-def _from_gtn(content: bytes) -> Graph | None:
-    """The graph in gtn's binary format, or None if the bytes have another format.
-
-    The format has no magic number, so the size is checked: four counts (nodes, arcs, starts,
-    accepts), the starts, the accepts, four numbers per arc, then the weights.
-    """
-    numbers = np.frombuffer(content[: len(content) // 4 * 4], np.int32)
-    if len(numbers) < 4 or min(numbers[:4]) < 0:
-        return None
-    num_nodes, num_arcs, num_start, num_accept = numbers[:4].tolist()
-    if len(content) != 4 * (4 + num_start + num_accept + 5 * num_arcs):
-        return None
-    start, accept, arcs, weights = np.split(
-        numbers[4:], np.cumsum([num_start, num_accept, 4 * num_arcs])
-    )
-    src, dst, ilabel, olabel = arcs.reshape(-1, 4).T
-    graph = ag.Graph.from_arrays(
-        src,
-        dst,
-        ilabel,
-        olabel,
-        weights.view(np.float32),
-        start=start,
-        accept=accept,
-        num_nodes=num_nodes,
-    )
-    return Graph(graph)
+        return Graph(ag.load(file_name))
 
 
 def savetxt(file_name: FileName, graph: ag.Graph) -> None:

@@ -15,13 +15,13 @@ from arcgrad.recipes.data import CorpusError
 from arcgrad.recipes.training import TrainingError
 from arcgrad.recipes.training.processes import rank
 
-from . import align, decode, experiments, pieces, prepare, report, reproduce, test, train
+from . import align, decode, experiments, graph, pieces, prepare, report, reproduce, test, train
 from .application import USER_ERROR, app
 
 __all__ = ["app", "main"]
 
 # The commands, which register with the application when they are imported.
-COMMANDS = (align, decode, experiments, pieces, prepare, report, reproduce, test, train)
+COMMANDS = (align, decode, experiments, graph, pieces, prepare, report, reproduce, test, train)
 
 DEFECT = 1
 
