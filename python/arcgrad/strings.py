@@ -162,8 +162,8 @@ def edit_distance(
 def _edit_distance(first: Any, second: Any, costs: Graph | None) -> Graph:
     x, y = (one if isinstance(one, Graph) else chain_graph(one) for one in (first, second))
     if costs is None:
-        edited, edits = _unit_costs(x, y)
-        return negate(viterbi_score(compose(compose(x, edited), compose(edits, y))))
+        marked, costs = _unit_costs(x, y)
+        x = compose(x, marked)
     return negate(viterbi_score(compose(compose(x, costs), y)))
 
 
@@ -177,22 +177,24 @@ def _is_list(value: Any) -> bool:
 def _unit_costs(x: Graph, y: Graph) -> tuple[Graph, Graph]:
     """The transducer of edits as a composition of two, of a size linear in the number of labels.
 
-    The first replaces a label by epsilon (a deletion) or by a new label, which the second replaces
-    by any label (a substitution). The second also inserts labels.
+    The first keeps a label or replaces it by a new one, at the cost of a substitution; the second
+    replaces the new label by any label, and deletes and inserts. So the first has no epsilons, and
+    no composition has to filter those of two graphs.
     """
-    labels = [np.setdiff1d(names, [epsilon]) for names in (x.olabels(), y.ilabels())]
-    every = np.union1d(*labels)
+    first, second = (np.setdiff1d(labels, [epsilon]) for labels in (x.olabels(), y.ilabels()))
+    every = np.union1d(first, second)
     new = np.setdiff1d(np.arange(len(every) + 1), every)[0]
 
-    def one_node(ilabels: list[Any], olabels: list[Any], costs: list[float]) -> Graph:
-        size = len(ilabels[0])
-        nodes = np.zeros(3 * size, np.int32)
+    def one_node(*parts: tuple[Any, Any, float]) -> Graph:
+        rows = [np.broadcast_arrays(*part) for part in parts]
+        ilabels, olabels, costs = (np.concatenate(column) for column in zip(*rows, strict=True))
+        nodes = np.zeros(len(costs), np.int32)
         return Graph.from_arrays(
             nodes,
             nodes,
-            np.concatenate(ilabels),
-            np.concatenate(olabels),
-            np.repeat(costs, size) * -1.0,
+            ilabels,
+            olabels,
+            -costs,
             start=[0],
             accept=[0],
             num_nodes=1,
@@ -200,10 +202,11 @@ def _unit_costs(x: Graph, y: Graph) -> tuple[Graph, Graph]:
             calc_grad=False,
         )
 
-    first, second = labels
-    (silent1, new1), (silent2, new2) = (
-        (np.full(len(names), epsilon), np.full(len(names), new)) for names in labels
+    marked = one_node((first, first, 0.0), (first, new, 1.0))
+    edits = one_node(
+        (second, second, 0.0),
+        (new, second, 0.0),
+        (first, epsilon, 1.0),
+        (epsilon, second, 1.0),
     )
-    edited = one_node([first] * 3, [first, silent1, new1], [0.0, 1.0, 1.0])
-    edits = one_node([second, silent2, new2], [second] * 3, [0.0, 1.0, 0.0])
-    return edited, edits
+    return marked, edits

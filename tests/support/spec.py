@@ -1135,7 +1135,11 @@ OPS = [
     Op("top_sort", ag.top_sort, same, acyclic),
     # Ops composed of others
     Op(
-        "edit_distance", ag.edit_distance, edit_distance, two(graphs()), **tropical | {"read": item}
+        "edit_distance",
+        ag.edit_distance,
+        edit_distance,
+        two(graphs(), distinct(graphs())),  # no ties between paths of both graphs
+        **tropical | {"read": item},
     ),
     # Constructors
     Op(
