@@ -157,7 +157,7 @@ The arcs of a graph that the arcs of a result came from, through any number of o
 
 The sources of an arc are the arcs whose weights its own weight is made of: one for most ops, two if
 both inputs of :func:`compose` are the same, several after :func:`remove`, none for an epsilon arc
-that :func:`concat` added.
+that :func:`concat` added. Node weights are not arcs.
 
 Args:
     result: A graph that ops made.

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from strategies import acceptors, convergent, graphs
-from tools import build
+from tools import build, set_weights, weights
 
 import arcgrad as ag
 
@@ -22,8 +22,7 @@ def dependencies(result, graph):
     """The same by the gradient of each arc of the result."""
     found = []
     for arc in range(result.num_arcs()):
-        seed = result.detach()
-        seed.set_weights(np.eye(result.num_arcs())[arc])
+        seed = set_weights(result.detach(), np.eye(len(weights(result)))[arc])
         gradient = ag.grad(result, graph, seed).weights_to_numpy()
         found.append(np.flatnonzero(gradient).tolist())
     return found
@@ -57,7 +56,7 @@ OPS = {
 
 
 @pytest.mark.parametrize("op", OPS.values(), ids=OPS)
-@given(graph=graphs(impossible=False, node_weights=None))
+@given(graph=graphs(impossible=False))
 def test_sources_are_the_arcs_that_weights_depend_on(op, graph):
     result = op(graph)
     assert sources(result, graph) == dependencies(result, graph)
@@ -71,13 +70,13 @@ def test_sources_of_a_product_with_emissions(graph):
         assert sources(product, factor) == dependencies(product, factor)
 
 
-@given(graphs(impossible=False, node_weights=False))
+@given(graphs(impossible=False))
 def test_sources_after_remove(graph):
     result = ag.remove(graph)
     assert sources(result, graph) == dependencies(result, graph)
 
 
-@given(convergent(impossible=False, node_weights=False))
+@given(convergent(impossible=False))
 def test_sources_after_remove_with_cycles(graph):
     result = ag.remove(graph)
     for found, needed in zip(sources(result, graph), dependencies(result, graph), strict=True):
