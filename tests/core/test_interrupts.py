@@ -98,6 +98,17 @@ CASES = {
         "a = random_graph(1_000_000, 3_000_000)",
         "[ag.save('/dev/null', a) or ag.savetxt('/dev/null', a) for _ in range(100)]",
     ),
+    "complement": (
+        "src = np.repeat(np.arange(1, 28), 2)\n"
+        "a = ag.Graph.from_arrays([0, 0, 0, *src], [0, 0, 1, *src + 1], [0, 1, 1, *[0, 1] * 27],"
+        " start=[0], accept=[28])",
+        "ag.complement(a, [0, 1])",
+    ),
+    "rewrite": (
+        "words = {''.join(map(chr, row)): '!' for row in rng.integers(97, 123, (100_000, 8))}\n"
+        "rule = ag.text.string_map(words)",
+        "ag.text.rewrite(rule)",
+    ),
     "a pipe without a writer": (
         "import tempfile\nname = tempfile.mktemp()\nos.mkfifo(name)",
         "ag.load(name)",

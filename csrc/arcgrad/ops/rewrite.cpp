@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <unordered_map>
 #include <utility>
 
 #include "arcgrad/algorithms/connect.h"
@@ -127,7 +128,15 @@ class Rewriter {
   enum Progress : int32_t { kMayEnd, kHasRead, kMustRead };
   struct State {
     int32_t left, place, matches, promises;
-    auto operator<=>(const State&) const = default;
+    bool operator==(const State&) const = default;
+  };
+  struct StateHash {
+    size_t operator()(const State& state) const {
+      uint64_t hash = 0;
+      for (const int32_t part : {state.left, state.place, state.matches, state.promises})
+        hash = (hash ^ static_cast<uint64_t>(part)) * 0x9e3779b97f4a7c15u + (hash >> 29);
+      return hash;
+    }
   };
 
   int64_t max_sets() const { return std::max<int64_t>(max_arcs_, 1'000'000); }
@@ -249,7 +258,7 @@ class Rewriter {
   /// Sets of promises by id; set 0 is empty.
   std::vector<std::vector<int32_t>> promises_;
   std::map<std::vector<int32_t>, int32_t> promise_ids_;
-  std::map<State, int32_t> ids_;
+  std::unordered_map<State, int32_t, StateHash> ids_;
   std::vector<State> states_;
   // The result: arcs, and the arcs of the rule that give their weights.
   Arrays arrays_;
