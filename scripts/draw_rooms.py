@@ -75,32 +75,40 @@ def include_edges(core: Path = CORE) -> Edges:
     }
 
 
-def symbols(file: Path, option: str) -> list[tuple[str, str]]:
-    """(type, name) of the symbols that `nm` lists."""
-    done = subprocess.run(["nm", "-P", option, file], capture_output=True, text=True, check=True)
-    return [(line.split()[1], line.split()[0]) for line in done.stdout.splitlines()]
+def symbols(units: dict[str, str], option: str) -> list[tuple[str, str, str]]:
+    """(unit, type, name) of the symbols that `nm` lists; `units` has the unit of each file."""
+    command = ["nm", "-P", "-A", option, *units]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = []
+    for line in done.stdout.splitlines():
+        file, _, symbol = line.partition(": ")
+        name, kind = symbol.split()[:2]
+        found.append((units[file], kind, name))
+    return found
 
 
 def link_edges(build: Path, core: Path = CORE) -> Edges:
     """(unit, unit that defines a symbol it needs) for the units that have an object file."""
-    objects = []
-    for path in sources(core):
-        found = list(build.rglob(f"arcgrad.dir/**/arcgrad/{path}.o"))
-        if found and room(path):
-            objects.append((unit(path, core), found[0]))
+    of_path = {
+        file.as_posix().rpartition("/arcgrad/")[2]: str(file)
+        for file in build.rglob("arcgrad.dir/**/arcgrad/**/*.o")
+    }
+    units = {
+        of_path[f"{path}.o"]: unit(path, core)
+        for path in sources(core)
+        if f"{path}.o" in of_path and room(path)
+    }
     strong, weak = {}, defaultdict(set)
-    for name, file in objects:
-        for kind, symbol in symbols(file, "--defined-only"):
-            if kind in "TDBR":
-                strong[symbol] = name
-            elif kind in "WVu":  # inline functions and templates, which many units may define
-                weak[symbol].add(name)
+    for name, kind, symbol in symbols(units, "--defined-only"):
+        if kind in "TDBR":
+            strong[symbol] = name
+        elif kind in "WVu":  # inline functions and templates, which many units may define
+            weak[symbol].add(name)
     edges = set()
-    for name, file in objects:
-        for _, symbol in symbols(file, "--undefined-only"):
-            definers = {strong[symbol]} if symbol in strong else weak[symbol]
-            if len(definers) == 1:
-                edges |= {(name, other) for other in definers if other != name}
+    for name, _, symbol in symbols(units, "--undefined-only"):
+        definers = {strong[symbol]} if symbol in strong else weak[symbol]
+        if len(definers) == 1:
+            edges |= {(name, other) for other in definers if other != name}
     return edges
 
 
