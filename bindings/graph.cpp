@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <string>
 
+#include "arcgrad/io/io.h"
 #include "symbol_table.h"
 
 namespace arcgrad::bindings {
@@ -15,7 +16,7 @@ namespace {
 /// An arc in the usual notation: "1:2/0.5", or "1/0.5" if both labels are equal on every arc.
 std::string describe_arc(const Topology& t, const Weights& weights, int32_t a) {
   const auto name = [](int32_t label, const SymbolTablePtr& table) {
-    if (label == kEpsilon) return std::string("ε");
+    if (label < 0) return label_text(label);
     return (table ? table->symbol(label) : std::nullopt).value_or(std::to_string(label));
   };
   const auto& [input, output] = t.symbols();
@@ -79,7 +80,8 @@ void init_graph(nb::module_& m) {
 A weighted finite-state transducer.
 
 Nodes and arcs are numbered from 0 in the order in which they are added. An arc has an input label
-and an output label, which are whole numbers from 0 or :data:`epsilon`, and a weight. If the labels
+and an output label, which are whole numbers from 0 or :data:`epsilon`, :data:`phi` and :data:`rho`
+(see the guide on failure and rest arcs), and a weight. If the labels
 are equal on every arc, the graph is an acceptor. Weights are log-domain scores: larger is better,
 and ``-inf`` is impossible. There may be several start and accept nodes, parallel arcs, self-loops
 and cycles.

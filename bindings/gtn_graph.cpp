@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <string>
 
+#include "arcgrad/algorithms/failure.h"
 #include "arcgrad/gtn/compose.h"
 #include "graph.h"
 #include "gtn.h"
@@ -117,7 +118,11 @@ without a copy.
           },
           "graph"_a, "Another handle on a graph.")
       .def(
-          "__init__", [](GtnGraph* self, const Graph& other) { new (self) GtnGraph(other); },
+          "__init__",
+          [](GtnGraph* self, const Graph& other) {
+            if (!other.product()) require_no_failures("Graph", other.topology());
+            new (self) GtnGraph(other);
+          },
           "graph"_a)
       .def(
           "__init__",
@@ -156,6 +161,9 @@ without a copy.
             const auto& [input, output] = self.topology().symbols();
             const int32_t in = to_label(op, "the input label", *ilabel, input);
             const int32_t out = olabel ? to_label(op, "the output label", *olabel, output) : in;
+            require(in >= kEpsilon && out >= kEpsilon, op,
+                    "the labels must be 0 or more, or epsilon (-1), but they are ", in, " and ",
+                    out);
             if (self.shared) self.shared->order = {};
             return self.add_arc(from, to, in, out, weight);
           },

@@ -14,6 +14,8 @@ NB_MODULE(_core, m) {
   m.attr("epsilon") = arcgrad::kEpsilon;
   m.attr("begin_label") = arcgrad::kBegin;
   m.attr("end_label") = arcgrad::kEnd;
+  m.attr("phi") = arcgrad::kPhi;
+  m.attr("rho") = arcgrad::kRho;
   nb::register_exception_translator([](const std::exception_ptr& pointer, void*) {
     try {
       std::rethrow_exception(pointer);

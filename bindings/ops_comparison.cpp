@@ -13,7 +13,7 @@ void init_comparison_ops(nb::module_& m) {
       },
       "graph"_a, R"(
 Whether a graph has at most one start node, no arc with an epsilon input label, and no two arcs with
-the same input label from one node.
+the same input label from one node. Failure and rest arcs are arcs with a label.
 
 >>> import arcgrad as ag
 >>> ag.is_deterministic(ag.chain_graph([1, 2]))

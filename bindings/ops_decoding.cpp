@@ -39,7 +39,7 @@ epsilon arcs.
 
 Args:
     graphs: A graph, or a list of graphs. It may have cycles, several start and accept nodes, and
-        epsilon arcs. Its input labels are matched, its output labels are kept.
+        epsilon, failure and rest arcs. Its input labels are matched, its output labels are kept.
     emissions: A dense linear graph, or a list of them.
     beam: The largest difference between the best score and the score of an active node.
     max_active: The largest number of active nodes; None for any number.
@@ -48,8 +48,9 @@ Args:
 
 Returns:
     An acyclic graph in topological order. Each arc is an arc of the graph taken at a frame, with the
-    sum of both weights, or an epsilon arc of the graph between two frames. Arcs of weight ``-inf``
-    are left out. A graph without nodes if no accepted path survives.
+    sum of both weights and of the failure arcs before it, or an epsilon arc of the graph between two
+    frames. Arcs of weight ``-inf`` are left out, and so may be arcs by way of failure arcs whose paths
+    are outside of the beam. A graph without nodes if no accepted path survives.
 
     Where epsilon arcs form a cycle, only arcs that lead away from where the best path enters the
     cycle are kept between two frames: the best path survives, but others may be lost.

@@ -11,7 +11,8 @@ void init_products(nb::module_& m) {
 The composition: if ``first`` maps x to y and ``second`` maps y to z, the result maps x to z.
 
 Scores add. Each pair of matching paths appears exactly once, also where both have epsilons (epsilon
-filter). The result has only nodes on accepted paths. ``first @ second`` is the same.
+filter). The result has only nodes on accepted paths. ``first @ second`` is the same. One of the
+graphs may have failure and rest arcs (:data:`phi`, :data:`rho`) where they meet; the result has none.
 
 Args:
     first: A graph, or a list of graphs.
@@ -21,9 +22,10 @@ Args:
 
 Raises:
     ValueError: If the search reaches more than ``max_arcs`` arcs. For a product with emissions it is
-        raised when the product is materialized.
+        raised when the product is materialized. If both graphs have failure or rest arcs, or failure
+        arcs form a cycle, or several leave a node.
 
-Gradient: each arc passes its gradient to the two arcs it was made of. Time and memory: linear in
+Gradient: each arc passes its gradient to the arcs it was made of. Time and memory: linear in
 the pairs of nodes that can be reached together, and in their arcs.
 
 >>> import arcgrad as ag

@@ -183,7 +183,8 @@ Equal to ``forward_score(compose(graph, window))`` for every graph and window, b
 is built.
 
 Args:
-    graphs: Graphs whose output labels are matched; epsilon arcs must form no cycle.
+    graphs: Graphs whose output labels are matched; epsilon arcs must form no cycle. They may have
+        failure and rest arcs.
     emissions: Dense linear graphs.
     window: The number of frames of a window; by default each of the emissions is one window.
     stride: The number of frames from the start of one window to the start of the next.

@@ -63,7 +63,8 @@ def draw(
     """Draw a graph into an SVG, PNG or PDF file.
 
     Start nodes are bold, accept nodes have a double circle. An arc is labelled ``p:r/w`` with its
-    input label, output label and weight, and ``p/w`` in an acceptor; epsilon is shown as ε.
+    input label, output label and weight, and ``p/w`` in an acceptor; epsilon, phi and rho are shown
+    as Greek letters.
     Weights are left out if all of them are 0.
 
     Args:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import hypothesis.strategies as st
 import numpy as np
+from failure_rules import failing, resolved_language
 from strategies import (
     acceptors,
     closable,
@@ -967,6 +968,75 @@ OPS = [
         for direction in ("ltr", "rtl", "sim")
         for options in [{"mode": mode, "direction": direction}]
         for contexts in [acceptors(max_nodes=3, max_arcs=3)]
+    ),
+    # Failure and rest arcs, which the other graph or the emissions resolve
+    *(
+        Op(name, call, meaning, inputs, kind, view, read, slots=False, batch=name != "outer_score")
+        for name, call, meaning, inputs, kind, view, read in (
+            (
+                "compose",
+                ag.compose,
+                compose,
+                st.tuples(failing(), graphs(num_labels=3)),
+                "failure",
+                resolved_language,
+                language,
+            ),
+            (
+                "intersect",
+                ag.intersect,
+                compose,
+                st.tuples(acceptors(num_labels=3), failing(transducer=False)),
+                "failure",
+                resolved_language,
+                language,
+            ),
+            (
+                "forward_score",
+                lambda graph, frames: ag.forward_score(ag.compose(graph, frames)),
+                lambda x, y: forward_score(compose(x, y)),
+                st.tuples(failing(), emissions(num_labels=3)),
+                "product,failure",
+                resolved_language,
+                item,
+            ),
+            (
+                "viterbi_score",
+                lambda graph, frames: ag.viterbi_score(ag.compose(graph, frames)),
+                lambda x, y: viterbi_score(compose(x, y)),
+                st.tuples(failing(), emissions(num_labels=3)),
+                "product,failure",
+                partial(resolved_language, plus=TROPICAL),
+                item,
+            ),
+            (
+                "sequence_loss",
+                ag.sequence_loss,
+                sequence_loss,
+                st.tuples(failing(transducer=False), emissions(num_labels=3)),
+                "failure",
+                resolved_language,
+                item,
+            ),
+            (
+                "outer_score",
+                lambda first, second, frames: ag.outer_score([first, second], frames),
+                lambda x, y, frames: [forward_score(compose(g, frames)) for g in (x, y)],
+                st.tuples(failing(), failing(), emissions(num_labels=3)),
+                "failure",
+                resolved_language,
+                weight_list,
+            ),
+            (
+                "beam_search",
+                ag.beam_search,
+                lambda x, frames: compose(frames, x),
+                st.tuples(failing(side="input"), emissions(num_labels=3)),
+                "failure",
+                partial(resolved_language, side="input"),
+                language,
+            ),
+        )
     ),
     # Decoding
     *(

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "arcgrad/algorithms/failure.h"
+#include "arcgrad/algorithms/node_weights.h"
 #include "arcgrad/algorithms/pair_ids.h"
 #include "arcgrad/runtime/error.h"
 #include "arcgrad/runtime/interrupt_poll.h"
@@ -18,6 +20,10 @@
 // The arcs of a pair are found by label: each arc of the node with fewer arcs is looked up among
 // the sorted arcs of the other. Where both nodes have epsilon arcs, of all orders in which the two
 // paths could take them only one is kept, so that each pair of paths appears once (see Pair).
+//
+// One of the two graphs may have failure and rest arcs. Each arc of the other one is then looked up
+// by failure.h, and an arc of the result stands for the failure arcs that lead to the match and the
+// match. At the end of strings failure arcs become epsilon arcs.
 //
 // Time: O(arcs of the search), apart from the label lookups.
 
@@ -74,7 +80,10 @@ class Composition {
         second_(second.index(Side::input)),
         first_accepts_(accept_flags(first)),
         second_accepts_(accept_flags(second)),
-        ids_(op, first.num_nodes(), second.num_nodes(), 2) {
+        failures1_(find_failures(op, first, Side::output)),
+        failures2_(find_failures(op, second, Side::input)),
+        ids_(op, first.num_nodes(), second.num_nodes(), failures1_ || failures2_ ? 3 : 2) {
+    check_failures(first, second);
     for (const int32_t n1 : first.start()) {
       for (const int32_t n2 : second.start()) ids_[ids_.key({n1, n2})];
       poll_(std::ssize(second.start()));
@@ -89,16 +98,19 @@ class Composition {
     int32_t first, second;
   };
 
+  /// The failure arcs, if one of the graphs has any, and the side of that graph that is matched.
+  const Failures* failures() const { return failures1_ ? failures1_ : failures2_; }
+  Side failing() const { return failures1_ ? Side::output : Side::input; }
   int32_t num_nodes() const { return ids_.size(); }
   /// Start nodes come first.
   int32_t num_start() const { return num_start_; }
+  Pair pair(int32_t node) const { return ids_.pair(node); }
   bool is_accept(int32_t node) const {
     const Pair pair = ids_.pair(node);
     return first_accepts_[pair.first] && second_accepts_[pair.second];
   }
   /// Node n has the arcs [begin(n), begin(n + 1)).
   int32_t begin(int32_t node) const { return offset_[node]; }
-  Pair pair(int32_t node) const { return ids_.pair(node); }
   int32_t dst(int32_t arc) const { return dst_[arc]; }
   Parents parents(int32_t arc) const { return parents_[arc]; }
 
@@ -149,20 +161,27 @@ class Composition {
   /// although the first could have, the first waits, and takes no epsilon arc until both take an
   /// arc together.
   static constexpr uint8_t kFirstWaits = 1;
+  /// The end of the string is matched: the graph with failure arcs backs off, or follows epsilon
+  /// arcs to an accept node, and the other one stays where it accepts.
+  static constexpr uint8_t kEnding = 2;
+
+  void check_failures(const Topology& first, const Topology& second) const {
+    require(!failures1_ || !failures2_, op_,
+            "only one of the graphs may have failure and rest arcs (phi and rho) that are matched, "
+            "but both have them; compose one of them with a graph of labels first");
+    require_matched(op_, first, Side::output);
+    require_matched(op_, second, Side::input);
+  }
 
   void expand(const Pair& from) {
+    if (failures1_ || failures2_) [[unlikely]]
+      return expand_failures(from);
     Slots slots1{first_, first_.offset[from.first], first_.offset[from.first + 1]};
     Slots slots2{second_, second_.offset[from.second], second_.offset[from.second + 1]};
     // Slots are sorted and epsilon is the smallest label, so the first and the last slot suffice.
-    const bool has_epsilon = slots1.size() > 0 && first_.label[slots1.begin] == kEpsilon;
     const bool must_move_alone = !first_accepts_[from.first] &&
                                  (slots1.size() == 0 || first_.label[slots1.end - 1] == kEpsilon);
-    for (int32_t& a2 = slots2.begin; a2 < slots2.end && second_.label[a2] == kEpsilon; ++a2)
-      if (!must_move_alone)
-        emit({-1, second_.arc[a2]},
-             {from.first, second_.dst[a2], has_epsilon ? kFirstWaits : uint8_t{0}});
-    for (int32_t& a1 = slots1.begin; a1 < slots1.end && first_.label[a1] == kEpsilon; ++a1)
-      if (from.filter != kFirstWaits) emit({first_.arc[a1], -1}, {first_.dst[a1], from.second});
+    take_epsilons(from, slots1, slots2, must_move_alone);
     const auto emit_match = [this](int32_t a1, int32_t a2) {
       emit({first_.arc[a1], second_.arc[a2]}, {first_.dst[a1], second_.dst[a2]});
     };
@@ -170,6 +189,49 @@ class Composition {
       match(slots1, slots2, emit_match);
     else
       match(slots2, slots1, [&](int32_t a2, int32_t a1) { emit_match(a1, a2); });
+  }
+
+  /// Takes the epsilon arcs, and removes them from the slots.
+  void take_epsilons(const Pair& from, Slots& slots1, Slots& slots2, bool must_move_alone) {
+    const bool has_epsilon = slots1.size() > 0 && first_.label[slots1.begin] == kEpsilon;
+    for (int32_t& a2 = slots2.begin; a2 < slots2.end && second_.label[a2] == kEpsilon; ++a2)
+      if (!must_move_alone)
+        emit({-1, second_.arc[a2]},
+             {from.first, second_.dst[a2], has_epsilon ? kFirstWaits : uint8_t{0}});
+    for (int32_t& a1 = slots1.begin; a1 < slots1.end && first_.label[a1] == kEpsilon; ++a1)
+      if (from.filter != kFirstWaits) emit({first_.arc[a1], -1}, {first_.dst[a1], from.second});
+  }
+
+  void expand_failures(const Pair& from) {
+    const bool is_first = failures1_;
+    const Failures& failures = is_first ? *failures1_ : *failures2_;
+    const LabelIndex &index = failures.index(), &other = is_first ? second_ : first_;
+    const int32_t node = is_first ? from.first : from.second;
+    const int32_t other_node = is_first ? from.second : from.first;
+    const auto take = [&](int32_t arc, int32_t to, int32_t other_arc, int32_t other_to,
+                          uint8_t filter = 0) {
+      if (is_first)
+        emit({arc, other_arc}, {to, other_to, filter});
+      else
+        emit({other_arc, arc}, {other_to, to, filter});
+    };
+    const Failures::ArcSlots own = failures.slots(node);
+    const bool ends = failures.ends(node), is_ending = from.filter == kEnding;
+    if (is_ending && ends) {
+      for (int32_t k = own.epsilon; k < own.label; ++k)
+        if (failures.ends(index.dst[k])) take(index.arc[k], index.dst[k], -1, other_node, kEnding);
+    } else if (!ends && (is_first ? second_accepts_ : first_accepts_)[other_node] &&
+               failures.can_end(node)) {
+      take(failures.arc(node), failures.parent(node), -1, other_node, kEnding);
+    }
+    if (is_ending) return;
+    Slots slots{index, own.epsilon, own.label};
+    Slots other_slots{other, other.offset[other_node], other.offset[other_node + 1]};
+    take_epsilons(from, is_first ? slots : other_slots, is_first ? other_slots : slots, false);
+    for (int32_t k = other_slots.begin; k < other_slots.end; ++k)
+      failures.match(node, other.label[k], [&](int32_t slot) {
+        take(index.arc[slot], index.dst[slot], other.arc[k], other.dst[k]);
+      });
   }
 
   void emit(Parents parents, const Pair& to) {
@@ -185,6 +247,8 @@ class Composition {
   const LabelIndex& first_;
   const LabelIndex& second_;
   std::vector<bool> first_accepts_, second_accepts_;
+  const Failures* failures1_;
+  const Failures* failures2_;
   PairIds ids_;
   int32_t num_start_ = 0;
   PodVector<int32_t> offset_, dst_;
@@ -301,10 +365,20 @@ void SearchLimit::fail_size(int64_t num_nodes, int64_t num_arcs) const {
        "or raise max_arcs");
 }
 
+std::vector<Moved> Composed::inputs(const Graph& graph1, const Graph& graph2) const {
+  std::vector<Moved> out{{graph1, first}, {graph2, second}};
+  for (const ArcMap& map : failures)
+    out.push_back({failing == Side::output ? graph1 : graph2, map});
+  return out;
+}
+
 Composed compose_topologies(const char* op, const Topology& topology1, const Topology& topology2,
                             std::optional<int64_t> max_arcs) {
   require(max_arcs.value_or(0) >= 0, op, "max_arcs must be 0 or more, but it is ",
           max_arcs.value_or(0));
+  if ((topology1.has_special_labels(Side::output) || topology2.has_special_labels(Side::input)) &&
+      (topology1.has_node_weights() || topology2.has_node_weights()))
+    return compose_topologies(op, expanded(topology1), expanded(topology2), max_arcs);
   const Composition composition(op, topology1, topology2, max_arcs);
   const std::vector<bool> kept = find_coaccessible(composition);
 
@@ -343,11 +417,35 @@ Composed compose_topologies(const char* op, const Topology& topology1, const Top
       map2[a++] = a2;
     }
   }
+  Composed composed{{}, ArcMap::identity(), ArcMap::identity(), {}};
+  if (composition.failures()) {
+    composed.failing = composition.failing();
+    const bool is_first = composed.failing == Side::output;
+    const auto src = (is_first ? topology1 : topology2).src();
+    const auto matched = is_first ? topology2.ilabel() : topology1.olabel();
+    const Column &arcs = is_first ? map1 : map2, &others = is_first ? map2 : map1;
+    Column& outer = is_first ? out.ilabel : out.olabel;
+    // The node of the graph with failure arcs in each node of the result.
+    Column node(static_cast<size_t>(out.num_nodes));
+    for (int32_t n = 0; n < composition.num_nodes(); ++n)
+      if (kept[n]) node[id[n]] = is_first ? composition.pair(n).first : composition.pair(n).second;
+    FailureSteps steps(num_arcs);
+    for (size_t k = 0; k < num_arcs; ++k, poll()) {
+      if (arcs[k] < 0) continue;
+      steps.add(*composition.failures(), node[out.src[k]], src[arcs[k]], k);
+      if (!outer.empty())
+        outer[k] = resolved_label(outer[k], others[k] < 0 ? kEpsilon : matched[others[k]]);
+    }
+    composed.failures = std::move(steps).maps();
+  }
   if (out.ilabel == out.olabel) out.olabel = Column();
   out.has_node_weights = topology1.has_node_weights() || topology2.has_node_weights();
   if (out.has_node_weights)
     add_node_weights(op, composition, kept, topology1, topology2, map1, map2);
-  return {std::move(out), ArcMap::gather(std::move(map1)), ArcMap::gather(std::move(map2))};
+  composed.arrays = std::move(out);
+  composed.first = ArcMap::gather(std::move(map1));
+  composed.second = ArcMap::gather(std::move(map2));
+  return composed;
 }
 
 }  // namespace arcgrad

@@ -8,7 +8,8 @@
 
 namespace arcgrad {
 
-/// Throws if an arc of a graph has different labels. `what` names the graph.
+/// Throws if an arc of a graph has different labels, or is a failure or rest arc. `what` names the
+/// graph.
 void require_acceptor(const char* op, const char* what, const Graph& graph);
 
 /// The paths of `first` whose strings `second` does not accept, recorded under the name of `op`.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "arcgrad/algorithms/failure.h"
 #include "arcgrad/algorithms/node_weights.h"
 #include "arcgrad/algorithms/path_scores_acyclic.h"
 #include "arcgrad/algorithms/path_scores_best.h"
@@ -45,6 +46,7 @@ void require_scorable(const char* op, const Topology& topology, const Weights& w
 PathScores::PathScores(TopologyPtr topology, const Weights& weights,
                        std::span<const int32_t> sources, const PathOptions& options) {
   const Topology& t = *topology;
+  require_no_failures(options.op, t);
   table_.topology = std::move(topology);
   table_.keep = options.keep;
   const bool is_forward = options.direction == Direction::forward;

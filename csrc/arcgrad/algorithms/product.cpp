@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "arcgrad/algorithms/failure.h"
+#include "arcgrad/autograd/elementwise.h"
 #include "arcgrad/runtime/error.h"
 
 // The trellis computes the scores of a product from its two factors and records them as functions
@@ -11,6 +13,39 @@
 
 namespace arcgrad {
 namespace {
+
+/// The rule of the arcs of a product with failure arcs, whose factor that has them is the input of
+/// several moves.
+class FailureRule final : public Rule {
+ public:
+  /// `factors` are the factors of the inputs of `moves`: 0 and 1, then those of the failure arcs.
+  FailureRule(std::unique_ptr<Rule> moves, std::vector<size_t> factors)
+      : moves_(std::move(moves)), factors_(std::move(factors)) {}
+
+  void add(std::span<const Weights> deltas, std::span<Gradient* const> grads) const override {
+    std::vector<Gradient*> all;
+    for (size_t f : factors_) all.push_back(grads[f]);
+    moves_->add(deltas, all);
+  }
+  std::vector<Graph> record(std::span<const Graph> deltas,
+                            const std::vector<bool>& wanted) const override {
+    std::vector<bool> all;
+    for (size_t f : factors_) all.push_back(wanted[f]);
+    const std::vector<Graph> parts = moves_->record(deltas, all);
+    std::vector<Graph> out(parts.begin(), parts.begin() + 2);
+    for (size_t k = 2; k < parts.size(); ++k)
+      if (parts[k]) out[factors_[k]] = record_sum(op, out[factors_[k]], parts[k], 1.0);
+    return out;
+  }
+  void add_sources(size_t input, int32_t arc, std::vector<int32_t>& to) const override {
+    for (size_t k = 0; k < factors_.size(); ++k)
+      if (factors_[k] == input) moves_->add_sources(k, arc, to);
+  }
+
+ private:
+  std::unique_ptr<Rule> moves_;
+  std::vector<size_t> factors_;
+};
 
 /// The rule of a product whose arcs are used. Builds the arcs when their gradient is needed.
 class ProductRule final : public Rule {
@@ -34,6 +69,11 @@ class ProductRule final : public Rule {
 
 Graph make_product(const char* op, const Graph& first, const Graph& second,
                    const Compose& compose) {
+  const bool is_first = !is_emissions(first);
+  const Graph& graph = is_first ? first : second;
+  const Side side = is_first ? Side::output : Side::input;
+  require_matched(op, graph.topology(), side);
+  find_failures(op, graph.topology(), side);  // throws if they are malformed
   auto product = std::make_shared<const Product>(op, first, second, compose);
   auto state = std::make_shared<GraphState>();
   state->deferred = product;
@@ -72,12 +112,18 @@ const Deferred::Built& Product::built() const {
   once_.call([this] {
     Composed composed = compose_(op_, first_.topology(), second_.topology());
     composed.arrays.symbols = symbols_;
-    const Moved inputs[] = {{first_, std::move(composed.first)},
-                            {second_, std::move(composed.second)}};
+    const std::vector<Moved> inputs = composed.inputs(first_, second_);
     Built built{std::make_shared<Topology>(std::move(composed.arrays)), {}};
     built.weights = move_weights(built.topology->num_weights(), dtype(), inputs);
     auto rule = make_moves_rule(inputs);
     rule->op = op_;
+    if (inputs.size() > 2) {
+      std::vector<size_t> factors(inputs.size(), composed.failing == Side::output ? 0 : 1);
+      factors[0] = 0;
+      factors[1] = 1;
+      rule = std::make_unique<FailureRule>(std::move(rule), std::move(factors));
+      rule->op = op_;
+    }
     if (is_built()) return;  // by a signal handler, meanwhile
     built_ = std::move(built);
     rule_ = std::move(rule);
@@ -114,22 +160,31 @@ Graph compose_eagerly(const char* op, const Graph& first, const Graph& second,
   SymbolTables symbols = compose_symbols(op, first, second);
   Composed composed = compose(op, first.topology(), second.topology());
   composed.arrays.symbols = std::move(symbols);
+  std::vector<Moved> inputs = composed.inputs(first, second);
   return record_moves(op, std::make_shared<Topology>(std::move(composed.arrays)),
-                      {{first, std::move(composed.first)}, {second, std::move(composed.second)}});
+                      std::move(inputs));
 }
 
 namespace {
 
+bool has_special_labels(const Graph& graph) {
+  const Topology& topology = graph.topology();
+  return topology.has_special_labels(Side::input) || topology.has_special_labels(Side::output);
+}
+
 /// Composes a product of a graph g and emissions e with another graph h, by composing g and h and
 /// deferring the composition with e:
 ///   (g e) h = (g h) e  or  e (g h),   (e g) h = e (g h),   and the same from the left.
-/// Returns null if the labels forbid it: `h` must match labels of g that e does not change.
+/// Returns null if the labels forbid it: `h` must match labels of g that e does not change, and
+/// failure arcs of g must match the labels of e and of h in the same way.
 Graph extend_product(const char* op, const Graph& deferred, const Graph& other,
                      bool is_other_second, const Compose& compose) {
   if (!may_bypass(deferred)) return nullptr;
   const Product& product = *deferred.product();
   const auto [g, e] = factors_of(deferred);
   const bool is_other_acceptor = other.topology().is_acceptor();
+  if (has_special_labels(g) && (has_special_labels(other) || !g.topology().is_acceptor()))
+    return nullptr;
   // Whether the side of g that is matched with the other graph is not matched with the emissions.
   const bool is_outer_free = product.side() == (is_other_second ? Side::input : Side::output);
   if (!is_outer_free && !is_other_acceptor && !g.topology().is_acceptor()) return nullptr;

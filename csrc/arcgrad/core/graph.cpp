@@ -20,8 +20,8 @@ void check_node(const char* op, const char* what, int32_t node, int32_t num_node
 }
 
 void check_label(const char* op, const char* what, int32_t label) {
-  require(label >= kEpsilon, op, "the ", what, " must be 0 or more, or epsilon (-1), but it is ",
-          label);
+  require(label >= kLeastLabel, op, "the ", what,
+          " must be 0 or more, or epsilon (-1), phi (-2) or rho (-3), but it is ", label);
 }
 
 void check_arc(const char* op, int32_t arc, int32_t num_arcs) {
@@ -104,8 +104,8 @@ Graph Graph::from_arrays(Arrays arrays, Weights weights, bool calc_grad) {
   constexpr int32_t kMax = std::numeric_limits<int32_t>::max();
   check_range(arrays.src, 0, last, "src");
   check_range(arrays.dst, 0, last, "dst");
-  check_range(arrays.ilabel, kEpsilon, kMax, "ilabel");
-  check_range(arrays.olabel, kEpsilon, kMax, "olabel");
+  check_range(arrays.ilabel, kLeastLabel, kMax, "ilabel");
+  check_range(arrays.olabel, kLeastLabel, kMax, "olabel");
   if (arrays.has_node_weights) {
     const auto first = static_cast<int64_t>(count);
     sort_node_weights("start", arrays.start, first, weights);

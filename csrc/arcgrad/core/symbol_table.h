@@ -14,6 +14,11 @@ namespace arcgrad {
 
 /// The label of arcs that consume or emit nothing.
 inline constexpr int32_t kEpsilon = -1;
+/// The label of failure arcs, which are taken for labels that no other arc of their node matches
+/// and consume nothing, and of rest arcs, which consume such a label; see algorithms/failure.h.
+inline constexpr int32_t kPhi = -2, kRho = -3;
+/// The smallest label.
+inline constexpr int32_t kLeastLabel = kRho;
 
 /// The input or the output side of an arc.
 enum class Side : uint8_t { input, output };

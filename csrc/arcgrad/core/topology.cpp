@@ -260,6 +260,18 @@ bool Topology::is_acceptor() const {
   return derived().is_acceptor.get([this] { return arrays_.ilabel == arrays_.olabel; });
 }
 
+bool Topology::has_special_labels(Side side) const {
+  if (dense_) return false;
+  if (base_)
+    return base_->has_special_labels(side == Side::input ? change_.ilabel : change_.olabel);
+  if (arrays_.olabel.empty()) side = Side::input;
+  return derived().has_special_labels[static_cast<int>(side)].get([&] {
+    int32_t least = 0;
+    for (const int32_t l : label(side)) least = std::min(least, l);
+    return least < kEpsilon;
+  });
+}
+
 const Adjacency& Topology::in() const {
   if (base_) return change_.is_reversed ? base_->out() : base_->in();
   return derived().in.get([this] { return group(num_nodes(), dst(), src()); });

@@ -91,6 +91,10 @@ enum class Memo : uint8_t {
   connected,
   has_dead_ends,
   expanded,
+  failures_by_input,
+  failures_by_output,
+  resolved_by_input,
+  resolved_by_output,
   trellis_by_input,
   trellis_by_output,
   count
@@ -163,6 +167,8 @@ class Topology {
 
   /// Whether every arc has the same label on both sides.
   bool is_acceptor() const;
+  /// Whether an arc has the label kPhi or kRho.
+  bool has_special_labels(Side side) const;
   bool is_acyclic() const { return order().is_acyclic(); }
 
   const Adjacency& in() const;
@@ -210,6 +216,7 @@ class Topology {
     Lazy<Order> order;
     Lazy<std::shared_ptr<const void>> memos[static_cast<size_t>(Memo::count)];
     Lazy<bool> is_acceptor;
+    Lazy<bool> has_special_labels[2];
     /// Equal pointers mark topologies that same_structure() found to be equal.
     std::shared_ptr<const int> structure;
   };

@@ -30,12 +30,12 @@ void put_label(std::string& out, int32_t label, const Symbols* symbols, const Sy
   if (symbols != nullptr) {
     const auto found = symbols->find(label);
     if (found != symbols->end()) return put_escaped(out, found->second);
-    require(label == kEpsilon, "write_dot", "the ", side,
-            " symbols must name every label, but label ", label, " is missing");
+    require(label < 0, "write_dot", "the ", side, " symbols must name every label, but label ",
+            label, " is missing");
   }
-  if (const auto symbol = own && label != kEpsilon ? own->symbol(label) : std::nullopt)
+  if (const auto symbol = own && label >= 0 ? own->symbol(label) : std::nullopt)
     return put_escaped(out, *symbol);
-  out += label == kEpsilon ? "ε" : std::to_string(label);
+  out += label_text(label);
 }
 
 void put_weight(std::string& out, double weight, const char* before, const char* after) {
@@ -48,6 +48,13 @@ void put_weight(std::string& out, double weight, const char* before, const char*
 }
 
 }  // namespace
+
+std::string label_text(int32_t label) {
+  return label == kEpsilon ? "ε"
+         : label == kPhi   ? "φ"
+         : label == kRho   ? "ρ"
+                           : std::to_string(label);
+}
 
 std::string to_dot(const Graph& graph, const Symbols* isymbols, const Symbols* osymbols,
                    const DotStyle& style) {

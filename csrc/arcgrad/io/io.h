@@ -120,6 +120,9 @@ SymbolTable symbols_from_bytes(std::string_view bytes, const char* op = "symbols
 /// The names of labels in a drawing, which need not be unique.
 using Symbols = std::unordered_map<int32_t, std::string>;
 
+/// The number of a label, or ε, φ, ρ for epsilon, phi and rho.
+std::string label_text(int32_t label);
+
 /// Attributes in the DOT language.
 struct DotStyle {
   /// Those of the graph, in lines of their own.

@@ -103,10 +103,10 @@ class GtnTextParser {
                          count, ": ", quote(lines_.line()));
       arrays_.src.push_back(parse_node("the source node", columns[0]));
       arrays_.dst.push_back(parse_node("the destination node", columns[1]));
-      const int32_t ilabel = lines_.parse_int("the input label", columns[2], kEpsilon);
+      const int32_t ilabel = lines_.parse_int("the input label", columns[2], kLeastLabel);
       const int32_t olabel =
           count < 4 ? ilabel
-                    : lines_.parse_int("the output label (column 4)", columns[3], kEpsilon);
+                    : lines_.parse_int("the output label (column 4)", columns[3], kLeastLabel);
       is_transducer_ |= ilabel != olabel;
       arrays_.ilabel.push_back(ilabel);
       arrays_.olabel.push_back(olabel);

@@ -3,13 +3,16 @@
 #include <deque>
 #include <functional>
 #include <limits>
+#include <numeric>
 
 #include "arcgrad/algorithms/batch.h"
+#include "arcgrad/algorithms/failure.h"
 #include "arcgrad/algorithms/node_weights.h"
 #include "arcgrad/algorithms/pair_ids.h"
 #include "arcgrad/algorithms/path_scores.h"
 #include "arcgrad/autograd/arc_map.h"
 #include "arcgrad/ops.h"
+#include "arcgrad/ops/search_lattice.h"
 #include "arcgrad/trellis/emissions.h"
 
 // Frame-synchronous Viterbi beam search (token passing): the composition of the graph with the
@@ -32,35 +35,12 @@ namespace {
 constexpr char kOp[] = "beam_search";
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-/// An arc of the lattice: an arc of the graph taken at a frame, or between frames (-1) if it is an
-/// epsilon arc.
-template <class T>
-struct LatticeArc {
-  int32_t src, dst, arc, frame;
-  T weight;
-};
-
-/// A start or accept node of the lattice, its weight, and the index of that among the weights of
-/// the graph, or -1.
-template <class T>
-struct LatticeEnd {
-  int32_t node, index;
-  T weight;
-};
-
-/// The kept nodes and arcs. Nodes are in topological order, and so are arcs.
-template <class T>
-struct SearchLattice {
-  int32_t num_nodes = 0;
-  std::vector<LatticeEnd<T>> start, accept;
-  PodVector<LatticeArc<T>> arcs;
-};
-
 template <class T>
 class BeamSearch {
  public:
   BeamSearch(const Topology& topology, const T* weight, const T* emission, const Pruning& pruning)
       : topology_(topology),
+        failures_(find_failures(kOp, topology, Side::input)),
         index_(topology.index(Side::input)),
         weight_(weight),
         emission_(emission),
@@ -108,7 +88,7 @@ class BeamSearch {
   };
   /// An arc taken at the frame, before it is known whether its destination is kept.
   struct FrameArc {
-    int32_t src, node, arc;
+    int32_t src, node, arc, label, from;
     T weight;
     double score;
   };
@@ -133,17 +113,22 @@ class BeamSearch {
   }
 
   /// Calls `visit(slot of the index)` for the epsilon arcs of a node, which come first in the
-  /// index.
+  /// index. After the last frame the failure arc of a node that does not end there is one, too.
   template <class Visit>
   void for_epsilons(int32_t node, const Visit& visit) const {
-    for (int32_t k = index_.offset[node];
-         k < index_.offset[node + 1] && index_.label[k] == kEpsilon; ++k)
-      visit(k);
+    int32_t k = index_.offset[node];
+    if (failures_) {
+      const Failures::ArcSlots slots = failures_->slots(node);
+      if (is_last_ && slots.failure < slots.epsilon && !failures_->ends(node)) visit(slots.failure);
+      k = slots.epsilon;
+    }
+    for (; k < index_.offset[node + 1] && index_.label[k] == kEpsilon; ++k) visit(k);
   }
 
   bool has_epsilons(int32_t node) const {
-    const int32_t first = index_.offset[node];
-    return first < index_.offset[node + 1] && index_.label[first] == kEpsilon;
+    bool has_any = false;
+    for_epsilons(node, [&](int32_t) { has_any = true; });
+    return has_any;
   }
 
   /// Takes the arcs of all active nodes at a frame.
@@ -155,31 +140,79 @@ class BeamSearch {
     for (const Active& from : front_)
       for (int32_t k = index_.offset[from.node]; k < index_.offset[from.node + 1]; ++k) {
         const int32_t label = index_.label[k];
-        if (label == kEpsilon) continue;
+        if (label < 0) continue;
         if (label >= labels) break;
-        const T weight = weight_[index_.arc[k]] + row[label];
-        const double score = from.score + static_cast<double>(weight);
-        if (!(score > kNegInf)) continue;
-        frame_arcs_.push_back({from.id, index_.dst[k], index_.arc[k], weight, score});
-        __builtin_prefetch(&slot_[index_.dst[k]]);
-        best = std::max(best, score);
+        best = std::max(best, take(from, k, label, weight_[index_.arc[k]] + row[label]));
       }
+    if (failures_)
+      for (const Active& from : front_)
+        best = std::max(best, back_off(from, row, labels, best - beam));
     const double limit = best - beam;
     for (const FrameArc& s : frame_arcs_)
       if (!(s.score < limit)) enter(s.node, s.score);
   }
 
+  /// Takes the arc of a slot with `label`, and returns the score of the path.
+  double take(const Active& from, int32_t slot, int32_t label, T weight) {
+    const double score = from.score + static_cast<double>(weight);
+    if (!(score > kNegInf)) return kNegInf;
+    frame_arcs_.push_back(
+        {from.id, index_.dst[slot], index_.arc[slot], label, from.node, weight, score});
+    __builtin_prefetch(&slot_[index_.dst[slot]]);
+    return score;
+  }
+
+  /// Takes the rest arcs of an active node, and the arcs of the nodes that it backs off to, for
+  /// labels that are not matched before. Leaves out nodes whose arcs are all below `limit`.
+  double back_off(const Active& from, const T* row, int32_t labels, double limit) {
+    double best = kNegInf;
+    matched_by_.resize(static_cast<size_t>(labels), -1);
+    const double highest = *std::max_element(row, row + labels);
+    T weight{0};  // of the failure arcs
+    for (int32_t node = from.node; node >= 0; node = failures_->parent(node)) {
+      const Failures::ArcSlots at = failures_->slots(node);
+      const double bound = from.score + static_cast<double>(weight) + peak(node) + highest;
+      if (node != from.node && !(bound < limit))
+        for (int32_t k = at.label; k < at.end && index_.label[k] < labels; ++k)
+          if (const int32_t l = index_.label[k]; matched_by_[l] != from.id)
+            best = std::max(best, take(from, k, l, weight_[index_.arc[k]] + row[l] + weight));
+      for (int32_t k = at.label; k < at.end && index_.label[k] < labels; ++k)
+        matched_by_[index_.label[k]] = from.id;
+      for (int32_t k = at.rest; k < at.failure; ++k)
+        for (int32_t l = 0; l < labels; ++l)
+          if (matched_by_[l] != from.id)
+            best = std::max(best, take(from, k, l, weight_[index_.arc[k]] + row[l] + weight));
+      if (at.rest < at.failure) break;
+      if (at.failure < at.epsilon) weight += weight_[index_.arc[at.failure]];
+    }
+    return best;
+  }
+
+  /// The highest weight of the arcs that leave a node.
+  double peak(int32_t node) {
+    if (peak_.empty()) peak_.resize(slot_.size(), std::numeric_limits<double>::quiet_NaN());
+    double& out = peak_[node];
+    if (std::isnan(out)) {
+      out = kNegInf;
+      for (int32_t k = index_.offset[node]; k < index_.offset[node + 1]; ++k)
+        out = std::max(out, static_cast<double>(weight_[index_.arc[k]]));
+    }
+    return out;
+  }
+
   /// Follows epsilon arcs, prunes nodes unless the frame was the last, and adds to the lattice.
   void finish_frame(int32_t frame, bool is_last) {
+    is_last_ = is_last;
     follow_epsilons(is_last ? kNegInf : least_score());
     choose_active(is_last);
     keep_best_paths();
     number_kept();
     for (const FrameArc& s : frame_arcs_)
       if (const int32_t at = slot_[s.node]; at >= 0 && reached_[at].id >= 0)
-        lattice_.arcs.push_back({s.src, reached_[at].id, s.arc, frame, s.weight});
+        lattice_.arcs.push_back({s.src, reached_[at].id, s.arc, frame, s.label, s.from, s.weight});
     for (const EpsilonArc& link : epsilon_arcs_)
-      lattice_.arcs.push_back({link.src, link.dst, link.arc, -1, link.weight});
+      lattice_.arcs.push_back(
+          {link.src, link.dst, link.arc, -1, kEpsilon, topology_.src()[link.arc], link.weight});
     require_size(kOp, "arcs", lattice_.arcs.size());
   }
 
@@ -339,6 +372,7 @@ class BeamSearch {
   }
 
   const Topology& topology_;
+  const Failures* failures_;
   const LabelIndex& index_;
   const T* weight_;
   const T* emission_;
@@ -352,114 +386,11 @@ class BeamSearch {
   std::vector<int32_t> active_, kept_;
   std::vector<double> scores_;
   SearchLattice<T> lattice_;
+  bool is_last_ = false;
+  /// The last active node for which each label was matched before a failure arc.
+  Column matched_by_;
+  Buffer<double> peak_;
 };
-
-/// The nodes and arcs of a lattice on paths within lattice_beam of the best path.
-struct Selection {
-  std::vector<int32_t> node;  // new ids, or -1
-  int32_t num_nodes = 0;
-  std::vector<bool> has_arc;
-  std::vector<bool> is_start, is_accept;  // of the start and accept nodes of the lattice
-};
-
-template <class T>
-Selection select(const SearchLattice<T>& lattice, double lattice_beam) {
-  const auto num_nodes = static_cast<size_t>(lattice.num_nodes);
-  const int64_t num_arcs = lattice.arcs.size();
-  Selection out{std::vector<int32_t>(num_nodes, -1),
-                0,
-                std::vector<bool>(static_cast<size_t>(num_arcs)),
-                {},
-                {}};
-  Buffer<double> to_end(num_nodes, kNegInf);
-  for (const auto& end : lattice.accept) to_end[end.node] = static_cast<double>(end.weight);
-  for (int64_t k = num_arcs; k-- > 0;) {
-    const LatticeArc<T>& a = lattice.arcs[k];
-    to_end[a.src] = std::max(to_end[a.src], static_cast<double>(a.weight) + to_end[a.dst]);
-  }
-  double best = kNegInf;
-  for (const auto& end : lattice.start)
-    best = std::max(best, static_cast<double>(end.weight) + to_end[end.node]);
-  // The loss of a node is the difference between the best score and the score of the best path
-  // through it. Each step adds its difference to the best continuation, so the loss of a best path
-  // is exactly zero in spite of rounding.
-  Buffer<double> loss(num_nodes, kInf);
-  const auto keep = [&](int32_t node, double value) {
-    loss[node] = std::min(loss[node], value);
-    out.node[node] = 0;
-  };
-  for (const auto& end : lattice.start) {
-    const double score = static_cast<double>(end.weight) + to_end[end.node];
-    out.is_start.push_back(score > kNegInf && best - score <= lattice_beam);
-    if (out.is_start.back()) keep(end.node, best - score);
-  }
-  for (int64_t k = 0; k < num_arcs; ++k) {
-    const LatticeArc<T>& a = lattice.arcs[k];
-    if (out.node[a.src] < 0 || to_end[a.dst] == kNegInf) continue;
-    const double score = static_cast<double>(a.weight) + to_end[a.dst];
-    const double value = loss[a.src] + (to_end[a.src] - score);
-    if (!(value <= lattice_beam)) continue;
-    out.has_arc[static_cast<size_t>(k)] = true;
-    keep(a.dst, value);
-  }
-  for (const auto& end : lattice.accept) {
-    const double value = loss[end.node] + (to_end[end.node] - static_cast<double>(end.weight));
-    out.is_accept.push_back(end.weight > kNegInf && value <= lattice_beam);
-  }
-  for (int32_t& id : out.node)
-    if (id == 0) id = out.num_nodes++;
-  return out;
-}
-
-/// The chosen part of a lattice as a graph, its arcs ordered by source node.
-template <class T>
-Graph record_lattice(const Graph& graph, const Graph& emissions, const SearchLattice<T>& lattice,
-                     const Selection& chosen) {
-  const Topology& t = graph.topology();
-  const auto ilabel = t.ilabel(), olabel = t.olabel();
-  const int32_t labels = emissions.topology().dense()->labels;
-  Arrays out;
-  out.num_nodes = chosen.num_nodes;
-  out.has_node_weights = t.has_node_weights();
-  std::vector<int32_t> node_weights;
-  const auto add_ends = [&](const auto& ends, const std::vector<bool>& is_kept, Column& nodes) {
-    for (size_t i = 0; i < ends.size(); ++i) {
-      // Without node weights, all ends of paths that are kept stay.
-      if (out.has_node_weights ? !is_kept[i] : chosen.node[ends[i].node] < 0) continue;
-      nodes.push_back(chosen.node[ends[i].node]);
-      if (out.has_node_weights) node_weights.push_back(ends[i].index);
-    }
-  };
-  add_ends(lattice.start, chosen.is_start, out.start);
-  add_ends(lattice.accept, chosen.is_accept, out.accept);
-  std::vector<int32_t> next(static_cast<size_t>(out.num_nodes) + 1);
-  size_t count = 0;
-  for (int64_t k = 0; k < lattice.arcs.size(); ++k)
-    if (chosen.has_arc[static_cast<size_t>(k)]) {
-      ++next[chosen.node[lattice.arcs[k].src] + 1];
-      ++count;
-    }
-  for (size_t n = 0; n + 1 < next.size(); ++n) next[n + 1] += next[n];
-  for (auto* column : {&out.src, &out.dst, &out.ilabel}) column->resize(count);
-  if (!t.is_acceptor()) out.olabel.resize(count);
-  std::vector<int32_t> graph_arcs(count), emission_arcs(count);
-  for (int64_t k = 0; k < lattice.arcs.size(); ++k) {
-    if (!chosen.has_arc[static_cast<size_t>(k)]) continue;
-    const LatticeArc<T>& a = lattice.arcs[k];
-    const int32_t at = next[chosen.node[a.src]]++;
-    out.src[at] = chosen.node[a.src];
-    out.dst[at] = chosen.node[a.dst];
-    out.ilabel[at] = ilabel[a.arc];
-    if (!out.olabel.empty()) out.olabel[at] = olabel[a.arc];
-    graph_arcs[at] = a.arc;
-    emission_arcs[at] = a.frame < 0 ? -1 : a.frame * labels + ilabel[a.arc];
-  }
-  out.symbols = compose_symbols(kOp, emissions, graph);
-  graph_arcs.insert(graph_arcs.end(), node_weights.begin(), node_weights.end());
-  return record_moves(kOp, std::make_shared<Topology>(std::move(out)),
-                      {{graph, ArcMap::gather(std::move(graph_arcs))},
-                       {emissions, ArcMap::gather(std::move(emission_arcs))}});
-}
 
 /// Throws if an emission that some arc reads is NaN or +inf.
 template <class T>
@@ -470,8 +401,12 @@ void check_readable(const Topology& topology, const Graph& emissions, std::span<
   std::vector<int32_t> labels(ilabel.begin(), ilabel.end());
   std::ranges::sort(labels);
   labels.erase(std::unique(labels.begin(), labels.end()), labels.end());
-  if (!labels.empty() && labels.front() == kEpsilon) labels.erase(labels.begin());
   const trellis::Emissions view = trellis::view_emissions(emissions);
+  if (!labels.empty() && labels.front() == kRho) {
+    labels.resize(static_cast<size_t>(view.labels));
+    std::iota(labels.begin(), labels.end(), 0);
+  }
+  std::erase_if(labels, [](int32_t l) { return l < 0; });
   for (int32_t t = 0; t < view.frames; ++t) trellis::check_emissions(kOp, labels, view, t);
 }
 
@@ -500,7 +435,7 @@ Graph beam_search(const Graph& graph, const Graph& emissions, const Pruning& pru
     check_readable(graph.topology(), emissions, emission);
     BeamSearch<T> search(graph.topology(), weight.data(), emission.data(), pruning);
     const SearchLattice<T>& lattice = search.run(shape.frames, shape.labels);
-    return record_lattice(graph, emissions, lattice, select(lattice, pruning.lattice_beam));
+    return record_lattice(kOp, graph, emissions, lattice, select(lattice, pruning.lattice_beam));
   });
 }
 

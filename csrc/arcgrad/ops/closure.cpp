@@ -1,10 +1,12 @@
 #include "arcgrad/algorithms/disjoint_union.h"
+#include "arcgrad/algorithms/failure.h"
 #include "arcgrad/ops.h"
 
 namespace arcgrad {
 
 Graph closure(const Graph& graph) {
   const Topology& t = graph.topology();
+  require_ends("closure", t);
   const int64_t num_epsilon[] = {static_cast<int64_t>(t.start().size() + t.accept().size())};
   DisjointUnion joined("closure", {graph}, 1, num_epsilon);
   joined.arrays.start = joined.arrays.accept = {0};

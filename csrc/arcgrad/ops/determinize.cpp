@@ -1,3 +1,4 @@
+#include "arcgrad/algorithms/failure.h"
 #include "arcgrad/algorithms/subset_construction.h"
 #include "arcgrad/ops.h"
 #include "arcgrad/runtime/error.h"
@@ -8,6 +9,7 @@ Graph determinize(const Graph& graph, Semiring semiring, std::optional<int64_t> 
   constexpr char kOp[] = "determinize";
   require(!max_nodes || *max_nodes > 0, kOp, "max_nodes must be 1 or more, but it is ",
           max_nodes.value_or(0));
+  require_no_failures(kOp, graph.topology());
   const Graph removed = remove(graph, kEpsilon, kEpsilon, semiring);
   constexpr int64_t kMany = 1'000'000;
   return construct_subsets(

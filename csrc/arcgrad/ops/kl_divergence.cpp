@@ -4,6 +4,7 @@
 
 #include "arcgrad/algorithms/connect.h"
 #include "arcgrad/algorithms/expectation.h"
+#include "arcgrad/algorithms/failure.h"
 #include "arcgrad/algorithms/pair_ids.h"
 #include "arcgrad/autograd/elementwise.h"
 #include "arcgrad/ops.h"
@@ -19,6 +20,7 @@ namespace {
 constexpr char kOp[] = "kl_divergence";
 
 void check(const char* name, const Graph& graph) {
+  require_no_failures(kOp, graph.topology());
   require(graph.topology().is_acceptor(), kOp, "both graphs must be acceptors, but ", name,
           " has an arc with different labels");
   require(is_deterministic(graph), kOp,

@@ -1,10 +1,12 @@
 #include "arcgrad/algorithms/disjoint_union.h"
+#include "arcgrad/algorithms/failure.h"
 #include "arcgrad/ops.h"
 
 namespace arcgrad {
 
 Graph plus(const Graph& graph) {
   const Topology& t = graph.topology();
+  require_ends("plus", t);
   const int64_t num_epsilon[] = {static_cast<int64_t>(t.start().size() * t.accept().size())};
   DisjointUnion joined("plus", {graph}, 0, num_epsilon);
   joined.add_starts(0);

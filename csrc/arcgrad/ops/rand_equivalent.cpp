@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "arcgrad/algorithms/failure.h"
 #include "arcgrad/autograd/arc_map.h"
 #include "arcgrad/ops.h"
 #include "arcgrad/runtime/error.h"
@@ -54,6 +55,7 @@ bool rand_equivalent(const Graph& a, const Graph& b, int64_t num_samples, double
   require(tol >= 0.0, "rand_equivalent", "tol must be 0 or more, but it is ", tol);
   require(max_length >= 0, "rand_equivalent", "max_length must be 0 or more, but it is ",
           max_length);
+  for (const Graph* graph : {&a, &b}) require_no_failures("rand_equivalent", graph->topology());
   const GradMode off(false);
   const Graph graphs[] = {connect(a), connect(b)};
   const bool is_empty[] = {graphs[0].num_nodes() == 0, graphs[1].num_nodes() == 0};

@@ -26,7 +26,7 @@ Column relabelled(const char* side, std::span<const int32_t> labels,
   for (size_t a = 0; a < out.size(); ++a) {
     poll();
     const auto found = to.find(out[a]);
-    require(found != to.end() || !change->is_total || out[a] == kEpsilon, "relabel",
+    require(found != to.end() || !change->is_total || out[a] < 0, "relabel",
             "an array of new labels must have an entry for each ", side, " label, but arc ", a,
             " has label ", out[a], " and the array ", change->from.size(), " entries");
     if (found != to.end()) out[a] = found->second;

@@ -3,6 +3,7 @@
 
 #include "arcgrad/algorithms/connect.h"
 #include "arcgrad/algorithms/distances.h"
+#include "arcgrad/algorithms/failure.h"
 #include "arcgrad/algorithms/node_weights.h"
 #include "arcgrad/autograd/arc_map.h"
 #include "arcgrad/ops.h"
@@ -251,6 +252,7 @@ Graph remove(const Graph& graph, int32_t ilabel, std::optional<int32_t> olabel, 
   require(ilabel >= kEpsilon && output >= kEpsilon, "remove",
           "the labels must be 0 or more, or epsilon (-1), but they are ", ilabel, " and ", output);
   const Topology& t = graph.topology();
+  require_no_failures("remove", t);
   const auto src = t.src(), dst = t.dst(), in = t.ilabel(), out = t.olabel();
   require_scorable("remove", expanded(t), graph.weights());
   ArcActions actions(static_cast<size_t>(t.num_arcs()));

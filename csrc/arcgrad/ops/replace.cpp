@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "arcgrad/algorithms/disjoint_union.h"
+#include "arcgrad/algorithms/failure.h"
 #include "arcgrad/ops.h"
 #include "arcgrad/runtime/error.h"
 #include "arcgrad/runtime/interrupt_poll.h"
@@ -204,6 +205,8 @@ class Network {
 
 Graph replace(const Graph& root, std::span<const Replacement> replacements,
               std::optional<int64_t> max_arcs) {
+  require_no_failures(kOp, root.topology());
+  for (const Replacement& r : replacements) require_no_failures(kOp, r.graph.topology());
   return Network(root, replacements).expand(max_arcs);
 }
 

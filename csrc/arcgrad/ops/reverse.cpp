@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "arcgrad/algorithms/failure.h"
 #include "arcgrad/autograd/arc_map.h"
 #include "arcgrad/ops.h"
 
@@ -8,6 +9,7 @@ namespace arcgrad {
 
 Graph reverse(const Graph& graph) {
   const Topology& t = graph.topology();
+  require_no_failures("reverse", t);
   auto reversed =
       std::make_shared<Topology>(graph.topology_ptr(), Topology::Change{.is_reversed = true});
   if (!t.has_node_weights())

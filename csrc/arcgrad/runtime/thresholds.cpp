@@ -15,6 +15,7 @@ int64_t set_threshold(std::string_view name, int64_t value) {
       {"prefetched_arcs", thresholds.prefetched_arcs},
       {"near_nodes", thresholds.near_nodes},
       {"deferred_product", thresholds.deferred_product},
+      {"full_percent", thresholds.full_percent},
   };
   for (const auto& [known, threshold] : all)
     if (known == name) return threshold.exchange(value);

@@ -26,6 +26,10 @@ struct Thresholds {
   /// Programs for gtn: products with more arcs than this are deferred. Smaller ones are built,
   /// since they are scored as fast, and a built product keeps its gradient.
   std::atomic<int64_t> deferred_product{4096};
+  /// Over emissions, a graph with failure arcs becomes one with an arc for each label of each node
+  /// if that has at most this many percent of the arcs of the sparse form: it may fit a faster
+  /// kernel.
+  std::atomic<int64_t> full_percent{125};
 };
 extern Thresholds thresholds;
 

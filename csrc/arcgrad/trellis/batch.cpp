@@ -333,7 +333,7 @@ std::vector<Graph> record_gradients(const char* op, const std::shared_ptr<const 
 }
 
 std::vector<double> frame_scores(const Graph& product) {
-  return Batch("frame_scores", Plan({product}), true).frame_scores(0);
+  return Batch("frame_scores", Plan("frame_scores", {product}), true).frame_scores(0);
 }
 
 }  // namespace arcgrad::trellis

@@ -98,7 +98,7 @@ class ForwardRule final : public Rule {
 }  // namespace
 
 std::vector<Graph> forward_scores(const char* op, const std::vector<Graph>& graphs) {
-  Plan plan(graphs);
+  Plan plan(op, graphs);
   std::vector<Graph> out(graphs.size(), nullptr);
   std::vector<size_t> with_arcs = plan.with_arcs;
   const std::vector<size_t> linear = plan.linear;
@@ -127,10 +127,14 @@ std::vector<Graph> forward_scores(const char* op, const std::vector<Graph>& grap
 
 Graph factor_posteriors(const char* op, const Graph& graph, const Graph& factor) {
   const bool is_graph = is_graph_factor(op, graph, factor);
-  auto batch = std::make_shared<const Batch>(op, Plan({graph}), true);
+  auto batch = std::make_shared<const Batch>(op, Plan(op, {graph}), true);
   const Graph one = scalar_graph(1.0, false);
-  if (batch->is_fused(0))
-    return record_gradients(op, batch, {&one, 1}, {is_graph, !is_graph})[is_graph ? 0 : 1];
+  if (batch->is_fused(0)) {
+    const Graph out =
+        record_gradients(op, batch, {&one, 1}, {is_graph, !is_graph})[is_graph ? 0 : 1];
+    const std::vector<ResolvedGraph>& resolved = batch->plan().resolved;
+    return is_graph && !resolved.empty() ? original_gradient(op, factor, resolved[0], out) : out;
+  }
   const Graph posteriors = record_posteriors(
       op, graph, std::make_shared<const LogPartition>(op, graph, true), one, graph.dtype());
   const Product& product = *graph.product();

@@ -95,7 +95,7 @@ bool is_graph_factor(const char* op, const Graph& graph, const Graph& factor) {
   return false;
 }
 
-Plan::Plan(const std::vector<Graph>& list) : list_size(list.size()) {
+Plan::Plan(const char* op, const std::vector<Graph>& list) : list_size(list.size()) {
   PlanBuilder builder(*this);
   for (size_t i = 0; i < list.size(); ++i) {
     if (!list[i].product()) {
@@ -109,13 +109,37 @@ Plan::Plan(const std::vector<Graph>& list) : list_size(list.size()) {
                 flows ? product.emissions() : product.emissions().detach(), product.side(),
                 list[i].snapshot(), i);
   }
+  resolve_graphs(op);
 }
 
-Plan::Plan(const std::vector<Graph>& acceptors, const std::vector<Graph>& matched)
+Plan::Plan(const char* op, const std::vector<Graph>& acceptors, const std::vector<Graph>& matched)
     : list_size(matched.size()) {
   PlanBuilder builder(*this);
   for (size_t i = 0; i < matched.size(); ++i)
     builder.add(acceptors[acceptors.size() == 1 ? 0 : i], matched[i], Side::output, nullptr, i);
+  resolve_graphs(op);
+}
+
+void Plan::resolve_graphs(const char* op) {
+  const std::vector<Graph> originals(graphs);
+  const auto needs = [&](const Group& group) {
+    return originals[group.graph].topology().has_special_labels(group.side);
+  };
+  if (std::ranges::none_of(groups, needs)) return;
+  for (Group& group : groups) {
+    int32_t labels = 0;
+    for (size_t i : group.examples) labels = std::max(labels, examples[i].view.labels);
+    ResolvedGraph graph = resolve_failures(op, originals[group.graph], group.side, labels);
+    resolved.resize(graphs.size(), {nullptr});
+    if (resolved[group.graph].graph) {  // for the other side
+      group.graph = graphs.size();
+      for (size_t i : group.examples) examples[i].graph = group.graph;
+      graphs.push_back(nullptr);
+      resolved.push_back({nullptr});
+    }
+    graphs[group.graph] = graph.graph;
+    resolved[group.graph] = std::move(graph);
+  }
 }
 
 void Plan::rethrow(const char* op, size_t example) const {
@@ -160,7 +184,7 @@ const KernelEntry& Plan::choose(const char* op, const Group& group, std::string*
 
 std::vector<Choice> explain(const std::vector<Graph>& graphs) {
   std::vector<Choice> out(graphs.size());
-  const Plan plan(graphs);
+  const Plan plan("explain", graphs);
   for (size_t i : plan.linear)
     out[i] = {Kernel::frames, "the frames of a dense linear graph are summed one by one"};
   for (size_t i : plan.with_arcs)

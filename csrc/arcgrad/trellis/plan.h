@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "arcgrad/algorithms/product.h"
+#include "arcgrad/algorithms/resolve_failures.h"
 #include "arcgrad/core/graph.h"
 #include "arcgrad/runtime/parallel.h"
 #include "arcgrad/trellis/emissions.h"
@@ -39,13 +40,15 @@ struct Plan {
   };
 
   /// Plans the products of a list; the other elements go to `linear` or `with_arcs`.
-  explicit Plan(const std::vector<Graph>& list);
+  Plan(const char* op, const std::vector<Graph>& list);
   /// Plans the products of acceptors with emissions, element by element, without building them. A
   /// single acceptor is paired with all emissions.
-  Plan(const std::vector<Graph>& acceptors, const std::vector<Graph>& emissions);
+  Plan(const char* op, const std::vector<Graph>& acceptors, const std::vector<Graph>& emissions);
 
-  /// The distinct factors.
+  /// The distinct factors. If any graph has failure or rest arcs, `graphs` are those of `resolved`,
+  /// which is empty otherwise.
   std::vector<Graph> graphs, emissions;
+  std::vector<ResolvedGraph> resolved;
   std::vector<Example> examples;
   std::vector<Group> groups;
   size_t list_size;
@@ -70,6 +73,9 @@ struct Plan {
   /// Chooses the kernel of a group. Sets `reason`, unless it is null, to the text for `explain`.
   const KernelEntry& choose(const char* op, const Group& group,
                             std::string* reason = nullptr) const;
+
+ private:
+  void resolve_graphs(const char* op);
 };
 
 /// Calls `element(i)` in parallel for some indices i of a list. An error names the element.

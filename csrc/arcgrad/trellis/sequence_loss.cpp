@@ -77,7 +77,7 @@ std::optional<std::vector<Graph>> sequence_losses(const char* op, const std::vec
       !std::ranges::all_of(graphs, is_explicit_acceptor) ||
       !std::ranges::all_of(emissions, is_emissions))
     return {};
-  Plan plan(graphs, emissions);
+  Plan plan(op, graphs, emissions);
   // Two threads would sum the frames of emissions that two examples share.
   if (normalize && plan.emissions.size() < count) return {};
 

@@ -67,8 +67,22 @@ struct BestBatch {
 
   /// The path of an example as a graph.
   Graph path(const char* op, size_t i) const {
-    const Graph& graph = plan.graphs[plan.examples[i].graph];
-    const std::vector<BestStep>& steps = best[i].steps;
+    const size_t g = plan.examples[i].graph;
+    const Graph& graph = plan.graphs[g];
+    // The arcs of the graph that failure arcs lead to stand for these, too.
+    std::vector<BestStep> steps;
+    std::vector<std::vector<int32_t>> inner;
+    size_t num_inner = 0;
+    for (const BestStep& step : best[i].steps) {
+      if (!plan.resolved.empty() && plan.resolved[g].is_inner(step.arc)) {
+        if (num_inner == inner.size()) inner.emplace_back();
+        inner[num_inner].resize(steps.size(), -1);
+        inner[num_inner++].push_back(step.arc);
+      } else {
+        steps.push_back(step);
+        num_inner = 0;
+      }
+    }
     std::vector<int32_t> graph_arcs(steps.size()), emission_arcs(steps.size());
     for (size_t k = 0; k < steps.size(); ++k) {
       graph_arcs[k] = steps[k].arc;
@@ -87,10 +101,12 @@ struct BestBatch {
                   : path_arrays(topology, graph_arcs);
     }
     chain.symbols = symbols_of(plan.examples[i].product);
-    return record_moves(
-        op, std::make_shared<Topology>(std::move(chain)),
-        {{graph, ArcMap::gather(std::move(graph_arcs))},
-         {plan.emissions[plan.examples[i].emissions], ArcMap::gather(std::move(emission_arcs))}});
+    std::vector<Moved> inputs{
+        {graph, ArcMap::gather(std::move(graph_arcs))},
+        {plan.emissions[plan.examples[i].emissions], ArcMap::gather(std::move(emission_arcs))}};
+    for (std::vector<int32_t>& arcs : inner)
+      inputs.push_back({graph, ArcMap::gather(std::move(arcs))});
+    return record_moves(op, std::make_shared<Topology>(std::move(chain)), std::move(inputs));
   }
 
   Plan plan;
@@ -209,7 +225,7 @@ std::vector<size_t> other_positions(const Plan& plan) {
 }  // namespace
 
 std::vector<Graph> best_scores(const char* op, const std::vector<Graph>& graphs) {
-  Plan plan(graphs);
+  Plan plan(op, graphs);
   std::vector<Graph> out(graphs.size(), nullptr);
   std::vector<size_t> with_arcs = other_positions(plan);
   if (!plan.examples.empty()) {
@@ -235,7 +251,7 @@ std::vector<Graph> best_scores(const char* op, const std::vector<Graph>& graphs)
 }
 
 std::vector<Graph> viterbi_paths(const char* op, const std::vector<Graph>& graphs) {
-  Plan plan(graphs);
+  Plan plan(op, graphs);
   std::vector<Graph> out(graphs.size(), nullptr);
   std::vector<size_t> with_arcs = other_positions(plan);
   if (!plan.examples.empty()) {
@@ -264,8 +280,10 @@ std::vector<Graph> viterbi_paths(const char* op, const std::vector<Graph>& graph
 
 Graph factor_counts(const char* op, const Graph& graph, const Graph& factor) {
   const bool is_graph = is_graph_factor(op, graph, factor);
-  Gradient counts(factor.num_weights(), factor.dtype());
-  const BestBatch batch(op, Plan({graph}), true);
+  const BestBatch batch(op, Plan(op, {graph}), true);
+  const bool is_resolved = is_graph && batch.is_fused[0] && !batch.plan.resolved.empty();
+  const Graph& counted = is_resolved ? batch.plan.graphs[0] : factor;
+  Gradient counts(counted.num_weights(), factor.dtype());
   if (batch.is_fused[0]) {
     for (const BestStep& step : batch.best[0].steps)
       if (const int32_t a = is_graph ? step.arc : batch.emission_arc(0, step); a >= 0)
@@ -277,7 +295,8 @@ Graph factor_counts(const char* op, const Graph& graph, const Graph& factor) {
     Gradient* const grads[] = {is_first ? &counts : nullptr, is_first ? nullptr : &counts};
     graph.product()->rule().add({&arcs.sum(), 1}, grads);
   }
-  return {factor.topology_ptr(), counts.sum()};
+  const Graph out(counted.topology_ptr(), counts.sum());
+  return is_resolved ? original_gradient(op, factor, batch.plan.resolved[0], out) : out;
 }
 
 }  // namespace arcgrad::trellis

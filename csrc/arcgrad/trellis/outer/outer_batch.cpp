@@ -7,6 +7,7 @@
 #include <numeric>
 #include <optional>
 
+#include "arcgrad/algorithms/resolve_failures.h"
 #include "arcgrad/autograd/arc_map.h"
 #include "arcgrad/runtime/error.h"
 #include "arcgrad/runtime/parallel.h"
@@ -40,10 +41,7 @@ OuterBatch::OuterBatch(const char* op, const std::vector<Graph>& graph_list,
                        Semiring semiring)
     : op_(op), window_(window), semiring_(semiring) {
   DType dtype = DType::float32;
-  for (const Graph& graph : graph_list) {
-    graphs.push_back(graph.snapshot());
-    dtype = promote(dtype, graph.dtype());
-  }
+  int32_t labels = 0;
   for (size_t e = 0; e < emission_list.size(); ++e) {
     const Graph& graph = emission_list[e];
     if (!is_emissions(graph))
@@ -51,10 +49,15 @@ OuterBatch::OuterBatch(const char* op, const std::vector<Graph>& graph_list,
     emissions.push_back(graph.snapshot());
     views_.push_back(view_emissions(emissions.back()));
     dtype = promote(dtype, graph.dtype());
+    labels = std::max(labels, views_.back().labels);
     first_row_.push_back(num_rows_);
     num_rows_ += num_windows(e);
   }
   require_size(op, "rows", num_rows_);
+  for (const Graph& graph : graph_list) {
+    graphs.push_back(resolve_failures(op, graph, Side::output, labels).graph.snapshot());
+    dtype = promote(dtype, graph.dtype());
+  }
   is_double_ = dtype == DType::float64;
   if (is_double_)
     doubles_ = std::vector<OuterGraph<double>>(graphs.size());
