@@ -119,7 +119,8 @@ def pruned_graph(num_labels: int, num_bigrams: int, rng: np.random.Generator) ->
     pairs = rng.choice(num_labels**2, num_bigrams, replace=False).tolist()
     bigrams = (divmod(pair, num_labels) for pair in pairs)
     counts = dict.fromkeys([*labels, *bigrams], 1)
-    graph = ag.ngram.backoff_graph(ag.ngram.Counts(counts, order=2, start=False, end=False))
+    known = ag.ngram.Counts(counts, order=2, start=False, end=False)
+    graph = ag.ngram.backoff_graph(known, backoff="epsilon")
     graph.set_weights(rng.normal(size=graph.num_arcs()) - 3)
     return graph
 

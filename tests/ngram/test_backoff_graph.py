@@ -18,7 +18,10 @@ TEXTS = st.lists(st.lists(st.integers(0, 2), max_size=5), min_size=1, max_size=6
 ENDS = "end"
 
 
-def definition(ngrams, order, *, start=True, end=True, backoff=True):
+BACK_OFF_LABELS = {"failure": ag.phi, "epsilon": ag.epsilon, "none": None}
+
+
+def definition(ngrams, order, *, start=True, end=True, backoff="failure"):
     """Arcs between histories, in the documented order: (history, history or "end", label)."""
     ngrams = sorted(ngrams, key=lambda gram: (len(gram), gram))
     histories = {(), *(gram[:-1] for gram in ngrams)}
@@ -32,10 +35,11 @@ def definition(ngrams, order, *, start=True, end=True, backoff=True):
             arcs.append((gram[:-1], ENDS, ag.epsilon))
         else:
             arcs.append((gram[:-1], gram[max(0, len(gram) - order + 1) :], gram[-1]))
-    if backoff:
+    if backoff != "none":
         for history in nodes[1:]:
             suffixes = [history[k:] for k in range(1, len(history) + 1)]
-            arcs.append((history, next(s for s in suffixes if s in histories), ag.epsilon))
+            suffix = next(s for s in suffixes if s in histories)
+            arcs.append((history, suffix, BACK_OFF_LABELS[backoff]))
     number = {history: k for k, history in enumerate(nodes)}
     number[ENDS] = len(nodes)
     arcs = [(number[src], number[dst], label, label, 0.0) for src, dst, label in arcs]
@@ -71,7 +75,14 @@ def with_self_loops(ngrams, order):
     return found
 
 
-@given(TEXTS, st.integers(1, 4), st.integers(0, 2), st.booleans(), st.booleans(), st.booleans())
+@given(
+    TEXTS,
+    st.integers(1, 4),
+    st.integers(0, 2),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from(list(BACK_OFF_LABELS)),
+)
 def test_nodes_are_histories_and_arcs_are_ngrams(sequences, order, limit, start, end, backoff):
     counts = count(sequences, order, start=start, end=end)
     counts = counts.prune([0] + [limit] * (order - 1))
@@ -115,10 +126,10 @@ def test_figure_4b():
     # The figure leaves out the other arcs.
     assert arcs >= {
         ((a, b), (b, a), a),
-        ((a, b), (b,), ag.epsilon),
+        ((a, b), (b,), ag.phi),
         ((b,), (b, b), b),
         ((b,), (b, a), a),
-        ((b,), (), ag.epsilon),
+        ((b,), (), ag.phi),
         ((), (c,), c),
         ((), (b,), b),
     }
@@ -150,6 +161,9 @@ def test_an_ngram_needs_the_one_without_its_first_token():
     ("options", "message"),
     [
         ({"blank": "some"}, "blank must be one of none, optional, forced, but it is 'some'"),
+        ({"backoff": "phi"}, "backoff must be one of failure, epsilon, none, but it is 'phi'"),
+        ({"symbols": ["a"]}, "belong to a dict of weights, but the source is of type Counts"),
+        ({"back_offs": {}}, "belong to a dict of weights, but the source is of type Counts"),
         ({"blank": "forced", "blank_label": 1}, r"not be a token, but label 1 is in \(1\)"),
         ({"blank": "forced", "blank_label": -1}, "must be 0 or more, but it is -1"),
     ],
@@ -167,8 +181,10 @@ def test_rejects_a_graph_without_an_end():
 @pytest.mark.parametrize("options", [{"blank": "optional"}, {"self_loops": True}])
 def test_a_model_has_no_scores_for_blanks(options):
     model = estimate(count([[0, 1]], 2))
-    with pytest.raises(ValueError, match="blanks and self-loops need counts, but a model is given"):
+    with pytest.raises(ValueError, match="blanks and self-loops need counts, but scores are given"):
         backoff_graph(model, **options)
+    with pytest.raises(ValueError, match="blanks and self-loops need counts, but scores are given"):
+        backoff_graph({(0,): -1.0}, **options)
 
 
 def test_options_of_weights():
@@ -184,15 +200,15 @@ def test_options_of_weights():
 
 def test_its_products_are_not_materialized():
     counts = count([[0, 1, 2, 1], [2, 2]], 3, num_tokens=3)
-    for options in ({}, {"blank": "optional", "self_loops": True}):
+    for options in ({}, {"backoff": "epsilon"}, {"blank": "optional", "self_loops": True}):
         graph = backoff_graph(counts, **options)
         product = ag.intersect(graph, ag.linear_graph(6, 4))
-        assert ag.explain(product).kernel in ("csr", "lanes")
+        assert ag.explain(product).kernel in ("csr", "lanes", "dense")
 
 
 def test_direct_and_backed_off_paths_add_up_in_the_log_semiring():
     counts = Counts({(0,): 1, (0, 0): 1, (START, 0): 1}, end=False)
-    graph = backoff_graph(counts, dtype="float64")
+    graph = backoff_graph(counts, backoff="epsilon", dtype="float64")
     product = ag.intersect(graph, ag.chain_graph([0]))
     # Read 0 after <s>, and by backing off; then back off once more or not.
     assert ag.forward_score(product).item() == pytest.approx(math.log(4))
@@ -241,7 +257,7 @@ def best(model, sequence):
 def test_the_best_path_is_the_best_way_to_back_off(sequences, order, method, end, sequence):
     counts = count([*sequences, [0]], order, num_tokens=3, end=end)
     model = estimate(counts, method)
-    graph = model.graph(dtype="float64")
+    graph = model.graph(backoff="epsilon", dtype="float64")
     product = ag.intersect(graph, ag.chain_graph(sequence, dtype="float64"))
     found = ag.viterbi_score(product).item()
     assert found == pytest.approx(best(model, sequence), abs=1e-9)
@@ -253,7 +269,7 @@ def test_the_best_path_is_the_score_of_the_model_if_direct_is_better():
     rng = np.random.default_rng(0)
     sequences = [rng.integers(0, 4, rng.integers(1, 9)).tolist() for _ in range(60)]
     model = estimate(count(sequences, 3), "kneser_ney")
-    graph = model.graph(dtype="float64")
+    graph = model.graph(backoff="epsilon", dtype="float64")
     equal = 0
     for sequence in sequences:
         product = ag.intersect(graph, ag.chain_graph(sequence, dtype="float64"))
@@ -270,6 +286,112 @@ def test_weights_of_a_model_are_its_scores_in_the_order_of_the_arcs():
     is_history = model.ngrams(1)[:, 0] != END
     expected = np.concatenate([*scores, model.back_offs(1)[is_history]])
     assert weights(graph) == pytest.approx(expected)
+
+
+METHODS = st.sampled_from(["kneser_ney", "katz", "mle"])
+
+
+@given(TEXTS, st.integers(1, 3), METHODS, st.booleans(), st.booleans())
+def test_the_graph_of_a_model_is_the_model(sequences, order, method, start, end):
+    counts = count([*sequences, [0]], order, num_tokens=3, start=start, end=end)
+    model = estimate(counts, method)
+    graph = model.graph(dtype="float64")
+    for sequence in itertools.chain.from_iterable(
+        itertools.product(range(3), repeat=n) for n in range(4)
+    ):
+        target = ag.chain_graph(sequence, dtype="float64")
+        expected = pytest.approx(model.score(sequence), abs=1e-9)
+        assert ag.forward_score(ag.intersect(graph, target)).item() == expected
+        assert ag.viterbi_score(ag.intersect(graph, target)).item() == expected
+        # Emissions that allow only this sequence.
+        frames = np.full((len(sequence), 3), -np.inf)
+        frames[np.arange(len(sequence)), list(sequence)] = 0
+        product = ag.intersect(graph, ag.linear_graph(*frames.shape, frames, dtype="float64"))
+        assert ag.forward_score(product).item() == expected
+
+
+@given(TEXTS, st.integers(1, 3), st.sampled_from(["kneser_ney", "katz"]))
+def test_the_mass_of_a_model_is_one(sequences, order, method):
+    model = estimate(count([*sequences, [0]], order, num_tokens=3), method)
+    graph = model.graph(dtype="float64")
+    # Of all sequences that end after n tokens, for n up to 60: the rest is what goes on.
+    total, left, end = 0.0, 1.0, math.exp(least_end(model))
+    for n in range(61):
+        emissions = ag.linear_graph(n, 3, dtype="float64")
+        total += math.exp(ag.forward_score(ag.intersect(graph, emissions)).item())
+        left *= 1 - end
+    assert total <= 1 + 1e-9
+    assert total >= 1 - left - 1e-9
+
+
+def least_end(model):
+    """The smallest score of </s> after any history."""
+    histories = itertools.chain.from_iterable(
+        itertools.product(range(3), repeat=n) for n in range(model.order)
+    )
+    return min(model.next_scores(h, start=start)[-1] for h in histories for start in (False, True))
+
+
+def test_the_graph_of_an_arpa_file_is_the_model(tmp_path):
+    path = tmp_path / "katz.arpa"
+    path.write_text(
+        "\\data\\\nngram 1=4\nngram 2=3\n\n\\1-grams:\n-99 <s> -0.3\n-0.5 a -0.4\n-0.6 b -0.2\n"
+        "-0.7 </s>\n\n\\2-grams:\n-0.9 <s> a\n-1.5 a b\n-0.3 b </s>\n\n\\end\\\n"
+    )
+    model = ngram.load_arpa(path)
+    graph = model.graph(dtype="float64")
+    for text in ([0, 1], [1, 0], [0], [], [1, 1, 0, 1]):
+        product = ag.intersect(graph, ag.chain_graph(text))
+        assert ag.forward_score(product).item() == pytest.approx(model.score(text), abs=1e-9)
+    overcounted = ag.intersect(model.graph(backoff="epsilon"), ag.chain_graph([0, 1]))
+    assert ag.forward_score(overcounted).item() > model.score([0, 1]) + 0.1
+
+
+def test_gradients_count_ngrams_and_back_offs():
+    weights = {("a",): -1.0, ("b",): -2.0, ("a", "b"): -0.5, ("</s>",): -3.0, ("b", "</s>"): -1.0}
+    back_offs = {("a",): -0.25}
+    # Arcs: </s>, a, b; ab, b</s>; the back-offs of a and b.
+    cases = {(0, 1): (-2.5, [0, 1, 0, 1, 1, 0, 0]), (0, 0): (-5.5, [1, 2, 0, 0, 0, 2, 0])}
+    for text, (score, counts) in cases.items():
+        target = ag.chain_graph(text, dtype="float64")
+        frames = np.where(np.arange(2) == np.array(text)[:, None], 0.0, -np.inf)
+        for other in (target, ag.linear_graph(2, 2, frames, dtype="float64")):
+            graph = backoff_graph(weights, back_offs=back_offs, symbols="ab", dtype="float64")
+            found = ag.forward_score(ag.intersect(graph, other))
+            assert found.item() == score
+            ag.backward(found)
+            assert graph.grad().weights_to_list() == pytest.approx(counts)
+
+
+def test_weights_of_named_ngrams():
+    named = {("b",): 2.0, ("a",): 1.0, ("<s>", "b"): 4.0, ("</s>",): 3.0}
+    graph = backoff_graph(named, back_offs={("<s>",): 5.0, ("b",): 6.0}, symbols=["a", "b"])
+    assert weights(graph).tolist() == [3, 1, 2, 4, 5, 0, 6]
+    numbers = {(1,): 2.0, (0,): 1.0, (START, 1): 4.0, (END,): 3.0}
+    same = backoff_graph(numbers, back_offs={(START,): 5.0, (1,): 6.0})
+    assert snapshot(same) == snapshot(graph)
+    counts = Counts(dict.fromkeys(numbers, 1))
+    assert ag.equal(ag.scale(graph, 0), ag.scale(backoff_graph(counts), 0))
+
+
+@pytest.mark.parametrize(
+    ("ngrams", "options", "message"),
+    [
+        ({("a",): 1.0}, {}, "a name must be one of the symbols, but there is 'a'"),
+        ({("a",): 1.0}, {"symbols": ["b"]}, "a name must be one of the symbols, but there is 'a'"),
+        (
+            {("a",): 1.0, (0,): 2.0},
+            {"symbols": ["a"]},
+            "must be given once, but one is given twice",
+        ),
+        ({(0,): 1.0}, {"back_offs": {(0,): 1.0}}, r"back_offs must be of histories.*\(0\) is not"),
+        ({(0,): 1.0, (0, 1): 1.0}, {}, r"must be an n-gram too.*there is \(0, 1\) and no \(1\)"),
+        ({(): 1.0}, {}, "an n-gram must have 1 to 1 tokens"),
+    ],
+)
+def test_rejects_invalid_weights(ngrams, options, message):
+    with pytest.raises(ValueError, match=message):
+        backoff_graph(ngrams, **options)
 
 
 def test_ngram_is_a_module_of_the_package():

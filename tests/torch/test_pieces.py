@@ -49,7 +49,9 @@ class BackOff:
         bigrams = [divmod(pair, num_labels) for pair in pairs.tolist()]
         counts = dict.fromkeys([*((label,) for label in range(num_labels)), *bigrams], 1)
         self.graph = ag.ngram.backoff_graph(
-            ag.ngram.Counts(counts, order=2, start=False, end=False), calc_grad=False
+            ag.ngram.Counts(counts, order=2, start=False, end=False),
+            backoff="epsilon",
+            calc_grad=False,
         )
         weights = rng.normal(size=self.graph.num_arcs()).astype(np.float32)
         self.graph.set_weights(weights)

@@ -127,9 +127,10 @@ def test_marginalized_pieces_equal_the_sum_over_all_decompositions(text, order):
     assert torch.allclose(loss(x, [graphemes]), loss(x, [text]))
 
 
-def test_back_off_transitions_are_learned():
+@pytest.mark.parametrize(("backoff", "label"), [("failure", ag.phi), ("epsilon", ag.epsilon)])
+def test_back_off_transitions_are_learned(backoff, label):
     counts = ag.ngram.count([[1, 2, 3], [2, 3, 3], [1, 1]], 2, num_tokens=4)
-    graph = ag.ngram.backoff_graph(counts)
+    graph = ag.ngram.backoff_graph(counts, backoff=backoff)
     loss = agt.TransducerLoss(Tokens.asg(4), transitions=graph).double()
     assert loss.transitions.numel() == graph.num_arcs()
     x = random(2, 5, 4).requires_grad_()
@@ -142,8 +143,30 @@ def test_back_off_transitions_are_learned():
     assert gradgradcheck(value, (x, weights))
     # Back-off arcs count too.
     (grad,) = torch.autograd.grad(value(x, weights).sum(), weights)
-    epsilons = torch.from_numpy(graph.ilabels() == ag.epsilon)
-    assert grad[epsilons].abs().max() > 0
+    back_offs = torch.from_numpy(graph.ilabels() == label)
+    assert grad[back_offs].abs().max() > 0
+
+
+@pytest.mark.parametrize("backoff", ["failure", "epsilon"])
+def test_transitions_from_counts(backoff):
+    counts = ag.ngram.count([[1, 2, 3], [2, 3, 3]], 2, num_tokens=4)
+    loss = agt.TransducerLoss(
+        3, transitions=counts, backoff=backoff, blank="optional", allow_repeats=False
+    )
+    expected = ag.ngram.backoff_graph(
+        counts, backoff=backoff, blank="optional", blank_label=0, self_loops=True
+    )
+    assert ag.equal(loss.transition_graph(), expected)
+    x = random(1, 7, 4)
+    assert loss(x, [[1, 2, 3]]).item() > 0
+
+
+def test_transitions_of_other_counts_are_rejected():
+    counts = ag.ngram.count([[1, 5]], 2)
+    with pytest.raises(ValueError, match="counts must be of the 4 labels, but they have 6 tokens"):
+        agt.TransducerLoss(Tokens.asg(4), transitions=counts)
+    with pytest.raises(ValueError, match="backoff belongs to counts, but the transitions are None"):
+        agt.TransducerLoss(Tokens.asg(4), backoff="epsilon")
 
 
 def test_transitions_of_every_order():

@@ -6,6 +6,7 @@
 
 #include "arcgrad/algorithms/compose_topologies.h"
 #include "arcgrad/algorithms/connect.h"
+#include "arcgrad/algorithms/failure.h"
 #include "arcgrad/algorithms/pair_ids.h"
 #include "arcgrad/algorithms/product.h"
 #include "arcgrad/algorithms/subsets.h"
@@ -142,6 +143,7 @@ PairSearch search(const char* op, const Topology& first, Automaton automaton,
 }  // namespace
 
 void require_acceptor(const char* op, const char* what, const Graph& graph) {
+  require_no_failures(op, graph.topology());
   const Topology& t = graph.topology();
   if (t.is_acceptor()) return;
   const auto a = std::ranges::mismatch(t.ilabel(), t.olabel()).in1 - t.ilabel().begin();

@@ -18,7 +18,7 @@ bool is_deterministic(const Topology& t) {
     const auto labels = std::span<const int32_t>(index.label)
                             .subspan(static_cast<size_t>(index.offset[n]),
                                      static_cast<size_t>(index.offset[n + 1] - index.offset[n]));
-    if (!labels.empty() && labels.front() == kEpsilon) return false;
+    if (std::ranges::binary_search(labels, kEpsilon)) return false;
     if (std::ranges::adjacent_find(labels) != labels.end()) return false;
   }
   return true;

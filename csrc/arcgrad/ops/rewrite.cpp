@@ -5,6 +5,7 @@
 
 #include "arcgrad/algorithms/connect.h"
 #include "arcgrad/algorithms/difference.h"
+#include "arcgrad/algorithms/failure.h"
 #include "arcgrad/algorithms/subsets.h"
 #include "arcgrad/autograd/arc_map.h"
 #include "arcgrad/ops.h"
@@ -270,6 +271,7 @@ class Rewriter {
 
 Graph rewrite(const Graph& rule, const Graph& left, const Graph& right, std::vector<int32_t> labels,
               const Rewriting& rewriting) {
+  require_no_failures(kOp, rule.topology());
   require_acceptor(kOp, "the left context", left);
   require_acceptor(kOp, "the right context", right);
   require(rewriting.max_arcs >= 0, kOp, "max_arcs must be 0 or more, but it is ",

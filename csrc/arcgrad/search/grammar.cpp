@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "arcgrad/algorithms/failure.h"
 #include "arcgrad/algorithms/node_weights.h"
 #include "arcgrad/core/topology.h"
 #include "arcgrad/runtime/error.h"
@@ -214,6 +215,7 @@ std::unique_ptr<Grammar> graph_grammar(const Graph& graph, Semiring semiring, in
   require(graph.topology().is_acceptor(), kGraphOp,
           "a grammar must be an acceptor, but input and output labels of some arc differ; use "
           "project_input");
+  require_no_failures(kGraphOp, graph.topology());
   return std::make_unique<GraphGrammar>(graph.detach(), semiring, unknown);
 }
 

@@ -15,7 +15,7 @@ from arcgrad._core import CompactModel, Graph
 
 from ._sequences import Token, batches, with_ends
 from ._table import END, START, Floats, Ints, Rows, Table, take, windows
-from .backoff import backoff_graph
+from .backoff import BackOff, backoff_graph
 from .counts import UNKNOWN, check_symbols
 
 
@@ -172,22 +172,24 @@ class Model:
             raise ValueError("perplexity: there must be at least one token, but there is none")
         return math.exp(-total / number)
 
-    def graph(self, *, calc_grad: bool = False, dtype: Any = "float32") -> Graph:
+    def graph(
+        self, *, backoff: BackOff = "failure", calc_grad: bool = False, dtype: Any = "float32"
+    ) -> Graph:
         """The model as a graph, with its scores and back-off weights on the arcs.
 
-        See :func:`backoff_graph`. A best path uses an n-gram or its back-off, whichever scores
-        higher. So its score is the score of the model unless some n-gram is less probable than its
-        back-off, which is rare with ``"kneser_ney"`` but true of most sentences with ``"katz"``. A
-        sum over all paths counts both.
+        See :func:`backoff_graph`. With ``backoff="failure"`` each sequence of tokens of the model
+        has one path, with the score of the model. With ``"epsilon"`` a best path uses an n-gram or
+        its back-off, whichever scores higher, and a sum over all paths counts both. So scores are
+        too high, and probabilities add up to more than 1.
 
         >>> import arcgrad as ag
-        >>> model = ag.ngram.estimate(ag.ngram.count(["abab", "ba", "bb"], 2), "kneser_ney")
+        >>> model = ag.ngram.estimate(ag.ngram.count(["abab", "ba", "bb"], 2), "katz")
         >>> target = ag.chain_graph([0, 1])
-        >>> score = ag.viterbi_score(ag.intersect(model.graph(), target)).item()
+        >>> score = ag.forward_score(ag.intersect(model.graph(), target)).item()
         >>> abs(score - model.score([0, 1])) < 1e-6
         True
         """
-        return backoff_graph(self, calc_grad=calc_grad, dtype=dtype)
+        return backoff_graph(self, backoff=backoff, calc_grad=calc_grad, dtype=dtype)
 
     def compact(self) -> CompactModel:
         """The same model as compact arrays, for decoding. Scores are rounded to float32.

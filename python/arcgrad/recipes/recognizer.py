@@ -83,6 +83,7 @@ def _transitions(settings: LossSettings, dataset: Dataset) -> ag.Graph | None:
     counts = ag.ngram.count(targets, settings.ngram, num_tokens=len(tokenizer.tokens) + first)
     return ag.ngram.backoff_graph(
         counts.prune([*[0] * (settings.ngram - 1), settings.prune]),
+        backoff="epsilon",  # as in the paper
         blank=settings.blank,
         blank_label=0 if first else None,
         self_loops=settings.max_frames != 1,

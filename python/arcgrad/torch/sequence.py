@@ -347,20 +347,25 @@ def _mask_bad(x: Tensor, bad: Tensor, batch_dim: int) -> tuple[Tensor, Tensor, T
 
 
 def least_frames(graphs: Sequence[ag.Graph]) -> list[float]:
-    """The least frames of any path of each graph, by its output labels; inf without a path."""
-    steps = [
-        ag.Graph.from_arrays(
+    """The least frames of any path of each graph, by its output labels; inf without a path.
+
+    With failure arcs it may be less.
+    """
+    steps = []
+    for graph in graphs:
+        labels = graph.olabels()
+        is_frame = (labels >= 0) | (labels == ag.rho)
+        step = ag.Graph.from_arrays(
             graph.src_nodes(),
             graph.dst_nodes(),
-            graph.olabels(),
-            weight=np.where(graph.olabels() == ag.epsilon, 0.0, -1.0),
+            np.where(is_frame, 0, ag.epsilon),
+            weight=np.where(is_frame, -1.0, 0.0),
             start=graph.start(),
             accept=graph.accept(),
             num_nodes=graph.num_nodes(),
             calc_grad=False,
         )
-        for graph in graphs
-    ]
+        steps.append(step)
     return [-score.item() for score in ag.viterbi_score(steps)]
 
 
@@ -372,7 +377,8 @@ def _explain(alignments: ag.Graph, emissions: ag.Graph) -> str:
         return "the target has no alignment at all"
     if shortest > num_frames:
         return f"the target needs at least {shortest:.0f} frames, but there are {num_frames}"
-    if (end := _find_end(alignments, emissions)) is not None:
+    has_failures = (alignments.olabels() < ag.epsilon).any()
+    if not has_failures and (end := _find_end(alignments, emissions)) is not None:
         frame, labels, reason = end
         return (
             f"no alignment has a finite score beyond frame {frame}, whose label must be "

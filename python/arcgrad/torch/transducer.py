@@ -31,8 +31,12 @@ class TransducerLoss(SequenceLoss):
             ``first_label`` is the label of the first token (1 after a blank 0); or a transducer
             from labels of tokens to labels of targets. Without one, targets are labels of tokens.
         transitions: A graph over labels, such as from :func:`arcgrad.ngram.backoff_graph`, whose
-            weights are the initial values of the parameter; or the order of a dense n-gram graph
-            (2 for bigrams). Order 0 means no transitions, as None does.
+            weights are the initial values of the parameter; or :class:`arcgrad.ngram.Counts` of
+            labels, for a back-off graph with an arc for each of their n-grams, with blanks inserted
+            as ``blank`` says and, if tokens may last several frames, repeated tokens; or the order
+            of a dense n-gram graph (2 for bigrams). Order 0 means no transitions, as None does.
+        backoff: For counts, what the back-off arcs are: ``"failure"``, so that each sequence of
+            labels has one path, or ``"epsilon"``, as in the paper.
         blank: ``"none"``, ``"forced"`` or ``"optional"``.
         blank_label: The label of the blank. The tokens are all other labels, in their order.
         allow_repeats: Whether equal tokens may follow one another without a blank.
@@ -62,8 +66,9 @@ class TransducerLoss(SequenceLoss):
         self,
         tokens: int | Sequence[str] | ag.tokens.Tokens,
         lexicon: ag.lexicon.Lexicon | ag.Graph | None = None,
-        transitions: ag.Graph | int | None = None,
+        transitions: ag.Graph | ag.ngram.Counts | int | None = None,
         *,
+        backoff: Literal["failure", "epsilon"] = "failure",
         blank: Literal["none", "forced", "optional"] = "none",
         blank_label: int = 0,
         allow_repeats: bool = True,
@@ -94,6 +99,13 @@ class TransducerLoss(SequenceLoss):
             )
         if isinstance(transitions, int):
             transitions = self._dense(transitions)
+        elif isinstance(transitions, ag.ngram.Counts):
+            transitions = self._back_off(transitions, backoff)
+        elif backoff != "failure":
+            raise ValueError(
+                "TransducerLoss: backoff belongs to counts, but the transitions are "
+                f"{'None' if transitions is None else 'a graph'}; make the graph with it"
+            )
         if transitions is not None and not transitions.is_acceptor():
             raise ValueError(
                 "TransducerLoss: transitions must be an acceptor over labels, but input and output "
@@ -113,6 +125,23 @@ class TransducerLoss(SequenceLoss):
         if order == 0:
             return None
         return ag.ngram.dense_graph(self.tokens.num_labels, order, calc_grad=False)
+
+    def _back_off(
+        self, counts: ag.ngram.Counts, backoff: Literal["failure", "epsilon"]
+    ) -> ag.Graph:
+        if counts.num_tokens > self.tokens.num_labels:
+            raise ValueError(
+                f"TransducerLoss: counts must be of the {self.tokens.num_labels} labels, but they "
+                f"have {counts.num_tokens} tokens"
+            )
+        return ag.ngram.backoff_graph(
+            counts,
+            backoff=backoff,
+            blank=self.tokens.blank,
+            blank_label=self.tokens.blank_label,
+            self_loops=self.tokens.max_frames != 1,
+            calc_grad=False,
+        )
 
     def extra_repr(self) -> str:
         """The options, as modules of torch print them."""

@@ -198,7 +198,7 @@ def test_pruned_transitions_are_those_of_the_training_targets():
         num_tokens=28,
     )
     expected = ag.ngram.backoff_graph(
-        counts.prune([0, 0]), blank="optional", blank_label=0, self_loops=True
+        counts.prune([0, 0]), backoff="epsilon", blank="optional", blank_label=0, self_loops=True
     )
     assert ag.equal(graph, expected)
     pruned = small(find("table2/letters/letters/prune10"), {})
