@@ -255,7 +255,7 @@ def test_text_reads_any_spelling_of_a_float(tmp_path, word):
         ("0\n1\n0 1 5 5 0.5 9\n", 3),
         ("0\n1\n0 1 5\n0 x 5\n", 4),
         ("0\n1\n0 1 5 5 much\n", 3),
-        ("0\n1\n0 1 -2\n", 3),
+        ("0\n1\n0 1 -4\n", 3),
         ("0\n1\n-1 1 5\n", 3),
         ("0\n1\n0 1 5.5\n", 3),
         ("zero\n1\n", 1),
