@@ -13,7 +13,7 @@ from .harness import Report, Settings, clear_progress, environment, is_busy, rep
 CASES = (
     *("forward", "compose", "construct", "second_order", "batch", "slope"),
     *("trellis", "losses", "convolution", "ngram", "pieces", "decode", "threads", "small"),
-    *("backoff", "lattices", "text", "decoder"),
+    *("backoff", "lattices", "text", "decoder", "files"),
 )
 
 

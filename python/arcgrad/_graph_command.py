@@ -125,6 +125,12 @@ def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     return dict(signature.parameters)
 
 
+def _documentation(function: Callable[..., Any]) -> str:
+    """The documentation without the signature, which those of the core begin with."""
+    text = inspect.getdoc(function) or function.__name__
+    return text.partition("\n\n")[2] if text.startswith(f"{function.__name__}(") else text
+
+
 def _alternatives(annotation: Any) -> tuple[Any, ...]:
     return (
         typing.get_args(annotation)
@@ -150,7 +156,7 @@ def _apply(name: str, function: Callable[..., Any], arguments: list[str]) -> int
     parameters = _parameters(function)
     graphs = [p for p in parameters.values() if _takes_graphs(p)]
     is_list = ag.Graph not in _alternatives(graphs[0].annotation)
-    parser = _parser(name, inspect.getdoc(function) or "")
+    parser = _parser(name, _documentation(function))
     if is_list:
         parser.add_argument("files", nargs="+", metavar="file")
     for parameter in () if is_list else graphs:
@@ -217,8 +223,8 @@ def _info(arguments: list[str]) -> int:
     _add_input_options(parser)
     given = parser.parse_args(arguments)
     for path in given.files:
-        print(path)
-        print(ag.info(_load(path, given)))
+        found = ag.info(_load(path, given))
+        print(f"{path}\n{found}")
     return 0
 
 
@@ -262,7 +268,7 @@ def _draw(arguments: list[str]) -> int:
 def _list_ops(arguments: list[str]) -> int:
     _parser("ops", "List the operations.").parse_args(arguments)
     for name, function in ops().items():
-        print(f"{name:22}{(inspect.getdoc(function) or '').splitlines()[0]}")
+        print(f"{name:22}{_documentation(function).splitlines()[0]}")
     return 0
 
 

@@ -445,6 +445,7 @@ def test_gzip_files_are_expanded(tmp_path):
         ("digraph {\n}\n", "a drawing in the DOT language"),
         ("<eps> 0\na 1\n", "a symbol table in text"),
         ("key \n0 1 5 5\n1\n\n", "an archive of Kaldi, which load_archive reads"),
+        ("root:x:0\nbin:x:1\n", "begins with"),
         (struct.pack("<ii", 2125656924, 1), "a FAR archive, which load_archive reads"),
         (struct.pack("<ii", 2125658996, 1), "a symbol table of OpenFst"),
         (b"PK\3\4", "a zip archive"),
@@ -495,3 +496,10 @@ def test_objects_of_k2_are_read():
         ag.from_k2(rows.ravel())
     with pytest.raises((TypeError, ValueError), match="from_k2: arcs must"):
         ag.from_k2("fsa")
+
+
+def test_other_readers_name_graphs(tmp_path):
+    path = tmp_path / "graph"
+    ag.save(path, ag.chain_graph([1]), "openfst")
+    with pytest.raises(ValueError, match=r"must .*, but it is a binary FST of OpenFst, which"):
+        ag.ngram.load_arpa(path)

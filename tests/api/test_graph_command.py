@@ -80,7 +80,9 @@ def test_info_and_the_list_of_operations(files, capsys):
     for name in ("a.fst", "b.fst"):
         assert f"{files / name}\n{ag.info(load(files / name))}\n" in printed
     assert run("ops") == 0
-    listed = {line.split()[0] for line in capsys.readouterr().out.splitlines()}
+    printed = capsys.readouterr().out
+    assert "(graph" not in printed
+    listed = {line.split()[0] for line in printed.splitlines()}
     assert {"compose", "union", "forward_score", "rand_equivalent", "best_paths"} <= listed
     assert not {"backward", "load", "save", "draw", "linear_graph"} & listed
 

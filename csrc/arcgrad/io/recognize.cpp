@@ -89,7 +89,11 @@ FileKind recognize_text(std::string_view text) {
     return FileKind::arpa;
   if (first[0] == "digraph" || first[0] == "strict") return FileKind::dot;
   if (!is_number(first[0])) {
-    if (first.size() == 1 && text.find('\n') != std::string_view::npos) return FileKind::kaldi_text;
+    if (first.size() == 1 && reader.next()) {
+      // The first entry of a table: its name, then arcs, final states, or nothing.
+      const Columns& second = reader.columns();
+      return second.empty() || is_number(second[0]) ? FileKind::kaldi_text : FileKind::unknown;
+    }
     return first.size() == 2 && is_number(first[1]) ? FileKind::symbols_text : FileKind::unknown;
   }
   const Columns last = last_line(text);

@@ -13,6 +13,7 @@ import numpy as np
 
 from arcgrad import _files
 from arcgrad._arguments import checked
+from arcgrad._core import describe_file
 
 from ._table import END, START, Floats, Index, Ints, Table, show
 from .counts import UNKNOWN, check_symbols
@@ -177,7 +178,9 @@ def _sections(content: bytes) -> Iterator[_Section]:
     content = b"\n" + content
     begin = content.find(b"\n\\data\\")
     if begin < 0:
-        _fail(1, "the file must have a line \\data\\", "it has none")
+        kind = describe_file(content[1:])
+        given = "it has none" if kind.startswith("in none") else f"it is {kind}"
+        _fail(1, "the file must have a line \\data\\", given)
     sizes: list[int] = []
     order, line = 0, content.count(b"\n", 0, begin + 1)
     while True:
