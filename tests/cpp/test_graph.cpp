@@ -116,6 +116,26 @@ void test_bytes_and_text() {
   CHECK(arcgrad::to_dot(make_diamond(DType::float32)).rfind("digraph", 0) == 0);
 }
 
+void test_node_weights() {
+  Graph graph(true, DType::float64);
+  graph.add_node(true, false, 0.25);
+  graph.add_node(false, true);
+  graph.add_arc(0, 1, 2, 3, 1.0);
+  graph.make_accept(1, -0.5);
+  CHECK(graph.has_node_weights());
+  CHECK(graph.num_arcs() == 1);
+  CHECK(graph.num_weights() == 3);
+  CHECK_CLOSE(graph.start_weights(), (std::vector<double>{0.25}), 0.0);
+  CHECK_CLOSE(graph.accept_weights(), (std::vector<double>{-0.5}), 0.0);
+  CHECK_CLOSE(graph.weights_to_vector(), (std::vector<double>{1.0}), 0.0);
+  CHECK(arcgrad::viterbi_score(graph).item() == 0.75);
+  graph.set_accept_weight(1, 0.5);
+  CHECK(arcgrad::viterbi_score(graph).item() == 1.75);
+  CHECK(arcgrad::equal(arcgrad::from_bytes(arcgrad::to_bytes(graph)), graph));
+  CHECK_THROWS(std::invalid_argument, "set_start_weight: ", graph.set_start_weight(1, 0.0));
+  CHECK_THROWS(std::invalid_argument, "savetxt: ", arcgrad::to_text(graph));
+}
+
 void test_files() {
   const auto folder = std::filesystem::temp_directory_path();
   const std::string name = (folder / "arcgrad_test_graph").string();
@@ -137,6 +157,7 @@ int main() {
   test_weights_of_earlier_results_stay();
   test_constructors();
   test_bytes_and_text();
+  test_node_weights();
   test_files();
   return failures();
 }
