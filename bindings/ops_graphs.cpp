@@ -284,8 +284,8 @@ weights only copies weights.
 Weighted epsilon removal: the graph without the arcs of a label, which count as epsilon arcs.
 
 Scores are unchanged: the weights of removed arcs move into the arcs before them, or after them at a
-start node. One epsilon arc may remain to carry the score of the empty string. The result has only
-nodes on accepted paths.
+start node. If the empty string is accepted over removed arcs, a start node accepts with its score as
+accept weight. The result has only nodes on accepted paths.
 
 Args:
     graph: A graph, or a list of graphs.

@@ -15,7 +15,7 @@ Weighted determinization: an equivalent graph with one start node, in which no t
 labels leave a node. A string then has one path, with the score of all its paths in ``graph``.
 
 Epsilon arcs are removed first. Of a transducer, pairs of input and output labels are determinized.
-If some strings end with a weight of their own, it is on an epsilon arc to the last node.
+If some strings end with a weight of their own, it is an accept weight.
 
 Args:
     graph: A graph, or a list of graphs.
@@ -46,6 +46,8 @@ the gradients of single arcs may differ from those of ``graph``.
       },
       R"(
 The graph without the nodes and arcs whose paths are all far worse than the graph.
+
+With node weights, a node starts or accepts no more if the paths that start or end there are.
 
 Args:
     graph: A graph, or a list of graphs.

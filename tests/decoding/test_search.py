@@ -64,16 +64,16 @@ def test_lexicon(merge, separator, seed):
 @pytest.mark.parametrize("order", [1, 2, 3])
 @pytest.mark.parametrize("merge", MERGES)
 @pytest.mark.parametrize("separator", ["|", ""])
-@pytest.mark.parametrize("form", ["model", "compact", "graph"])
+@pytest.mark.parametrize("form", ["model", "compact", "graph", "graph with node weights"])
 def test_language_model(merge, separator, order, form):
     x = scores(order + 10)
     lm = model(order)
-    given = {"model": lm, "compact": lm.compact(), "graph": None}[form]
+    given = {"model": lm, "compact": lm.compact()}.get(form)
     lexicon = LEXICON
-    if form == "graph":
+    if given is None:
         # All histories as nodes, so that the graph is exact.
         lexicon = {word: LEXICON[word] for word in lm.symbols if word in LEXICON}
-        given = exact_graph(lm, list(lexicon))
+        given = exact_graph(lm, list(lexicon), ends="node" in form)
     decoder = CTCDecoder(
         LABELS, given, lexicon, separator=separator, alpha=0.7, beta=-0.2, merge=merge, **ALL
     )
@@ -89,8 +89,11 @@ def test_language_model(merge, separator, order, form):
     check(decoder, x, expected)
 
 
-def exact_graph(lm, words):
-    """An acceptor with a node for each history of fewer words than the order."""
+def exact_graph(lm, words, *, ends):
+    """An acceptor with a node for each history of fewer words than the order.
+
+    With `ends`, all nodes accept with a weight, in place of epsilon arcs to an accept node.
+    """
     graph = ag.Graph(calc_grad=False, dtype="float64")
     length = lm.order - 1
     first = ("<s>",)[:length]
@@ -106,7 +109,10 @@ def exact_graph(lm, words):
                 queue.append(longer)
             score = following[lm.symbols.index(word)]
             graph.add_arc(nodes[history], nodes[longer], i, i, score)
-        graph.add_arc(nodes[history], end, ag.epsilon, ag.epsilon, following[-1])
+        if ends:
+            graph.make_accept(nodes[history], following[-1])
+        else:
+            graph.add_arc(nodes[history], end, ag.epsilon, ag.epsilon, following[-1])
     return graph
 
 

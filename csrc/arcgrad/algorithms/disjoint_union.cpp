@@ -41,24 +41,22 @@ DisjointUnion::DisjointUnion(const char* op, std::vector<Graph> graphs, int32_t 
 
 void DisjointUnion::add_starts(size_t i) {
   const auto& [topology, first_node, first_arc, first_weight] = summands_[i];
-  start_weights_.resize(arrays.start.size(), -1);
-  for (int32_t n : topology->start()) {
-    arrays.start.push_back(first_node + n);
-    if (topology->has_node_weights())
+  if (topology->has_node_weights()) {
+    start_weights_.resize(arrays.start.size(), -1);
+    for (int32_t n : topology->start())
       start_weights_.push_back(first_weight + topology->start_weight(n));
   }
-  start_weights_.resize(arrays.start.size(), -1);
+  for (int32_t n : topology->start()) arrays.start.push_back(first_node + n);
 }
 
 void DisjointUnion::add_accepts(size_t i) {
   const auto& [topology, first_node, first_arc, first_weight] = summands_[i];
-  accept_weights_.resize(arrays.accept.size(), -1);
-  for (int32_t n : topology->accept()) {
-    arrays.accept.push_back(first_node + n);
-    if (topology->has_node_weights())
+  if (topology->has_node_weights()) {
+    accept_weights_.resize(arrays.accept.size(), -1);
+    for (int32_t n : topology->accept())
       accept_weights_.push_back(first_weight + topology->accept_weight(n));
   }
-  accept_weights_.resize(arrays.accept.size(), -1);
+  for (int32_t n : topology->accept()) arrays.accept.push_back(first_node + n);
 }
 
 void DisjointUnion::add_epsilon(JoinedNode accept, JoinedNode start) {
