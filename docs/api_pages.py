@@ -23,7 +23,10 @@ OTHERS = {
     "Strings": ("string", "paths", "edit_distance"),
     "Descriptions": ("info", "GraphInfo", "arc_sources"),
     "Differentiation": ("backward", "grad", "hvp", "no_grad", "is_grad_enabled"),
-    "Files and pictures": ("load", "save", "loadtxt", "savetxt", "draw", "write_dot"),
+    "Files and pictures": (
+        *("load", "save", "load_archive", "save_archive", "loadtxt", "savetxt"),
+        *("to_openfst", "from_openfst", "to_k2", "from_k2", "draw", "write_dot"),
+    ),
     "Threads, memory and kernels": (
         *("parallel_for", "get_num_threads", "set_num_threads", "explain", "Explanation"),
         *("get_history_limit", "set_history_limit", "get_memory_limit", "set_memory_limit"),

@@ -45,6 +45,9 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the descriptions name the types
 napoleon_use_rtype = False
 
+# Two classes with an attribute of the same name: a reference to it is not one to another page.
+suppress_warnings = ["ref.python"]
+
 html_theme = "furo"
 html_static_path = ["_static"]
 html_css_files = ["graphs.css"]

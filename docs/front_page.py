@@ -15,5 +15,6 @@ def picture() -> HTML:
     for graph in (emissions, alignments):
         graph.isymbols = graph.osymbols = symbols
     product = ag.top_sort(ag.intersect(alignments, emissions))
-    captions = "alignments of ab", "emissions", "their intersection"
-    return HTML(row(list(zip(captions, (alignments, emissions, product), strict=True))))
+    captions = "alignments of ab", "emissions", "their intersection, with posteriors"
+    graphs = list(zip(captions, (alignments, emissions, product), strict=True))
+    return HTML(row(graphs, {captions[-1]: ag.arc_posteriors(product)}))

@@ -9,11 +9,11 @@ import itertools
 import os
 import re
 import tempfile
+from pathlib import Path
 from types import ModuleType
 from unittest import mock
 
 import arcgrad as ag
-from arcgrad.drawing import svg
 
 # The largest graph of an example that has a picture.
 MAX_NODES, MAX_ARCS = 12, 24
@@ -21,22 +21,23 @@ MAX_NODES, MAX_ARCS = 12, 24
 _prefix = itertools.count()
 
 
-def inline(graph: ag.Graph, prefix: str | None = None) -> str:
+def inline(graph: ag.Graph, prefix: str | None = None, color: object = None) -> str:
     """The picture of a graph for a page: without a file header, with a prefix before each id."""
-    text = svg(graph)
-    if text is None:
-        raise RuntimeError(f"no picture of {graph}")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "graph.svg"
+        ag.draw(graph, path, color=color)
+        text = path.read_text()
     text = re.sub(r"<!--.*?-->\n?", "", text[text.index("<svg") :], flags=re.S)
     return re.sub(r'id="', f'id="{prefix or f"g{next(_prefix)}"}-', text)
 
 
-def row(graphs: list[tuple[str, ag.Graph]]) -> str:
-    """Graphs side by side, each with a caption."""
-    cells = (
-        f"<figure>{inline(graph)}<figcaption>{html.escape(caption)}</figcaption></figure>"
-        for caption, graph in graphs
-    )
-    return f'<div class="graphs">{"".join(cells)}</div>'
+def row(graphs: list[tuple[str, ag.Graph]], colors: dict[str, object] | None = None) -> str:
+    """Graphs side by side, each with a caption; `colors` has values for the arcs of some."""
+    cells = ""
+    for caption, graph in graphs:
+        picture = inline(graph, color=(colors or {}).get(caption))
+        cells += f"<figure>{picture}<figcaption>{html.escape(caption)}</figcaption></figure>"
+    return f'<div class="graphs">{cells}</div>'
 
 
 def example_picture(module: ModuleType, name: str) -> str:
