@@ -225,7 +225,7 @@ def test_drawings_show_node_weights(tmp_path):
     lines = (tmp_path / "graph.dot").read_text().splitlines()
     assert '  0 [style=bold label="0.25/0"]' in lines
     assert '  1 [shape=doublecircle label="1/-0.5"]' in lines
-    assert '  2 [shape=doublecircle style=bold label="0/2/0"]' in lines
+    assert '  2 [shape=doublecircle style=bold label="2"]' in lines
 
 
 def test_many_arcs_are_added_in_constant_time():

@@ -63,7 +63,10 @@ std::string to_dot(const Graph& graph, const Symbols* isymbols, const Symbols* o
   const std::vector<double> weights = graph.weights_to_vector();
   const std::vector<double> start_weights = graph.start_weights();
   const std::vector<double> accept_weights = graph.accept_weights();
-  const bool has_weights = std::ranges::any_of(weights, [](double w) { return w != 0; });
+  const auto is_weight = [](double w) { return w != 0; };
+  const bool has_weights = std::ranges::any_of(weights, is_weight);
+  const bool has_node_weights = std::ranges::any_of(start_weights, is_weight) ||
+                                std::ranges::any_of(accept_weights, is_weight);
   // With different symbols for the two sides, even an acceptor is drawn as a transducer.
   const SymbolTables& own = topology.symbols();
   const bool same_symbols = osymbols == nullptr || osymbols == isymbols ||
@@ -89,13 +92,15 @@ std::string to_dot(const Graph& graph, const Symbols* isymbols, const Symbols* o
     std::string attributes;
     if (accept) attributes += " shape=doublecircle";
     if (start) attributes += " style=bold";
-    if (topology.has_node_weights() && (start || accept)) {
+    if (has_node_weights) {
       // As OpenFst draws them: "2/0.5" is node 2 with the accept weight 0.5. A start weight comes
-      // before the node.
+      // before the node. pygraphviz leaves nodes without a label empty if another node has one.
+      const double before = start ? start_weights[next_start++] : 0;
+      const double after = accept ? accept_weights[next_accept++] : 0;
       std::string label;
-      if (start) put_weight(label, start_weights[next_start++], "", "/");
+      if (before != 0) put_weight(label, before, "", "/");
       label += std::to_string(n);
-      if (accept) put_weight(label, accept_weights[next_accept++], "/", "");
+      if (after != 0) put_weight(label, after, "/", "");
       attributes += " label=\"" + label + "\"";
     }
     if (!attributes.empty()) out += " [" + attributes.substr(1) + "]";
