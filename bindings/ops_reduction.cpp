@@ -45,7 +45,8 @@ the gradients of single arcs may differ from those of ``graph``.
         return prune(graph, threshold, to_semiring("prune", semiring));
       },
       R"(
-The graph without the nodes and arcs whose paths are all far worse than the graph.
+The graph without the nodes and arcs whose paths are all far worse than the graph: by the score of
+the best path through an arc, or by the posterior of the arc.
 
 With node weights, a node starts or accepts no more if the paths that start or end there are.
 
