@@ -169,6 +169,12 @@ Semiring to_semiring(const char* op, const std::string& name) {
   fail(op, "the semiring must be 'log' or 'tropical', but it is '", name, "'");
 }
 
+Side to_side(const char* op, const std::string& name) {
+  if (name == "input") return Side::input;
+  if (name == "output") return Side::output;
+  fail(op, "the side must be 'input' or 'output', but it is '", name, "'");
+}
+
 DType to_dtype(const char* op, nb::handle dtype) {
   std::string name;
   if (nb::isinstance<nb::str>(dtype)) name = show(dtype);

@@ -59,6 +59,8 @@ std::optional<int64_t> to_int64(const char* op, const char* what, const Integer&
 int64_t to_count(const char* op, const Integer& n);
 /// "log" or "tropical".
 Semiring to_semiring(const char* op, const std::string& name);
+/// "input" or "output".
+Side to_side(const char* op, const std::string& name);
 /// float32 or float64, in any form that numpy.dtype() accepts.
 DType to_dtype(const char* op, nb::handle dtype);
 nb::object from_dtype(DType dtype);

@@ -1,6 +1,7 @@
 // Binds the ops of arcgrad.gtn. Their names start with gtn_; arcgrad.gtn adds gtn's argument forms.
 
 #include "arcgrad/algorithms/batch.h"
+#include "arcgrad/algorithms/closure.h"
 #include "arcgrad/autograd/backward.h"
 #include "arcgrad/autograd/tape.h"
 #include "arcgrad/gtn/compose.h"
@@ -158,7 +159,8 @@ void init_gtn(nb::module_& m) {
   init_gtn_graph(m);
   def_scores(m);
   def_unary(m, "gtn_clone", "clone", plain(clone));
-  def_unary(m, "gtn_closure", "closure", plain(closure));
+  def_unary(m, "gtn_closure", "closure",
+            plain([](const Graph& graph) { return closure_as("closure", graph); }));
   def_unary(m, "gtn_negate", "negate", plain(negate));
   def_unary(m, "gtn_project_input", "project_input", plain(project_input));
   def_unary(m, "gtn_project_output", "project_output", plain(project_output));

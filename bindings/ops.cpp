@@ -10,6 +10,8 @@ void init_ops(nb::module_& m) {
   init_rule_ops(m);
   init_editing_ops(m);
   init_reduction_ops(m);
+  init_normal_forms(m);
+  init_properties(m);
   init_comparison_ops(m);
 }
 

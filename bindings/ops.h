@@ -16,6 +16,8 @@ void init_graph_ops(nb::module_& m);
 void init_rule_ops(nb::module_& m);
 void init_editing_ops(nb::module_& m);
 void init_reduction_ops(nb::module_& m);
+void init_normal_forms(nb::module_& m);
+void init_properties(nb::module_& m);
 void init_comparison_ops(nb::module_& m);
 
 /// Binds an op of one graph. The graphs of a list are distributed over the thread pool.

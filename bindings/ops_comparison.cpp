@@ -6,20 +6,6 @@ namespace arcgrad::bindings {
 
 void init_comparison_ops(nb::module_& m) {
   m.def(
-      "is_deterministic",
-      [](const Graph& graph) {
-        const Graph input = graph.snapshot();
-        return run_op("is_deterministic", [&] { return is_deterministic(input); });
-      },
-      "graph"_a, R"(
-Whether a graph has at most one start node, no arc with an epsilon input label, and no two arcs with
-the same input label from one node. Failure and rest arcs are arcs with a label.
-
->>> import arcgrad as ag
->>> ag.is_deterministic(ag.chain_graph([1, 2]))
-True
-)");
-  m.def(
       "equal",
       [](const Graph& a, const Graph& b) {
         const Graph first = a.snapshot(), second = b.snapshot();
@@ -45,6 +31,37 @@ Whether two graphs are equal after some renumbering of the nodes.
 >>> import arcgrad as ag
 >>> ag.isomorphic(ag.reverse(ag.chain_graph([1])), ag.chain_graph([1]))
 True
+)");
+  m.def(
+      "equivalent",
+      [](const Graph& a, const Graph& b, double tol, const std::string& semiring,
+         const Integer& max_nodes) {
+        const Graph first = a.snapshot(), second = b.snapshot();
+        const Semiring kind = to_semiring("equivalent", semiring);
+        const std::optional<int64_t> most = to_int64("equivalent", "max_nodes", max_nodes);
+        return run_op("equivalent", [&] { return equivalent(first, second, tol, kind, most); });
+      },
+      "a"_a, "b"_a, "tol"_a = 1e-4, nb::kw_only(), "semiring"_a = "log", "max_nodes"_a = nb::none(),
+      R"(
+Whether two graphs give the same score to every string, or every pair of strings. It is exact: both
+graphs are made deterministic and compared node by node. Transducers are synchronized first.
+
+Args:
+    a: A graph.
+    b: A graph.
+    tol: The largest difference between two scores.
+    semiring: ``"log"`` for the score of all paths of a string, ``"tropical"`` for the best one.
+    max_nodes: The most nodes of a deterministic form; by default 1,000,000 more than ten times the
+        nodes of the graph.
+
+Raises:
+    ValueError: If a graph has no deterministic form within ``max_nodes``, or as :func:`synchronize`.
+        :func:`rand_equivalent` then compares random paths.
+
+>>> import arcgrad as ag
+>>> g = ag.union([ag.chain_graph([1, 2]), ag.chain_graph([1, 3])])
+>>> ag.equivalent(g, ag.determinize(g)), ag.equivalent(g, ag.chain_graph([1, 2]))
+(True, False)
 )");
   m.def(
       "rand_equivalent",

@@ -91,6 +91,11 @@ The Kleene closure: accepts any concatenation of zero or more strings of the gra
 Node 0 is a new start and accept node; the nodes of ``graph`` follow. Epsilon arcs of weight 0 lead
 from it to the old starts and from the old accepts back to it.
 
+A path without arcs, from a start node that accepts and has no weight, is not repeated: it spells
+nothing, so that closures of graphs with an optional part have finite scores. The closure then accepts
+the empty string once, with score 0. Epsilon arcs and node weights are repeated, and the forward score
+diverges if an empty path with them has weight 0.
+
 Args:
     graph: A graph, or a list of graphs.
 
@@ -103,7 +108,8 @@ Gradient: each arc passes its gradient to the arc it came from. Time and memory:
   def_op(m, "plus", plus, R"(
 One or more strings of the graph: the closure without zero repetitions.
 
-Epsilon arcs of weight 0 lead from every accept node to every start node.
+Epsilon arcs of weight 0 lead from every accept node to every start node. If a start node accepts and
+has no weight, the result is the :func:`closure`.
 
 Args:
     graph: A graph, or a list of graphs.

@@ -394,8 +394,8 @@ Build the full token graph from the graphs of single tokens, by operations on gr
 
 .. math:: T = (T_1 + \ldots + T_C)^* \quad\text{or}\quad T = B\,((T_1 + \ldots + T_C)\,B)^*
 
-with a blank graph B. The blank is not a member of the union, because the closure of a graph that
-accepts the empty string has an epsilon cycle, whose forward score diverges.
+with a blank graph B. The blank is not a member of the union, because two blanks in a row would then
+be one repetition or two, so that sequences would have several paths.
 
 Args:
     token_graphs: The graphs of single tokens, for example from :func:`token_graph`. Each may be any

@@ -19,6 +19,7 @@ OTHERS = {
         *("Graph", "Arc", "epsilon", "SymbolTable", "linear_graph", "linear_graphs"),
         "scalar_graph",
         *("chain_graph", "levenshtein_graph", "random_graph"),
+        *("chain_graph", "Encoder"),
     ),
     "Strings": ("string", "paths", "edit_distance"),
     "Descriptions": ("info", "GraphInfo", "arc_sources"),

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -119,6 +120,18 @@ Graph remove(const Graph& graph, int32_t ilabel = kEpsilon,
              std::optional<int32_t> olabel = std::nullopt, Semiring semiring = Semiring::log);
 Graph determinize(const Graph& graph, Semiring semiring = Semiring::log,
                   std::optional<int64_t> max_nodes = std::nullopt);
+Graph disambiguate(const Graph& graph, Semiring semiring = Semiring::log,
+                   std::optional<int64_t> max_nodes = std::nullopt);
+Graph epsilon_normalize(const Graph& graph, Side side = Side::input,
+                        Semiring semiring = Semiring::log,
+                        std::optional<int64_t> max_nodes = std::nullopt);
+Graph synchronize(const Graph& graph, Semiring semiring = Semiring::log,
+                  std::optional<int64_t> max_nodes = std::nullopt);
+Graph push(const Graph& graph, bool weights = true, bool labels = false, bool to_start = true,
+           Semiring semiring = Semiring::log);
+Graph minimize(const Graph& graph);
+/// The result has at most `max_growth` times the arcs of the graph.
+Graph optimize(const Graph& graph, Semiring semiring = Semiring::log, double max_growth = 2.0);
 Graph prune(const Graph& graph, double threshold, Semiring semiring = Semiring::tropical);
 Graph delete_nodes(const Graph& graph, std::span<const int32_t> nodes);
 Graph delete_arcs(const Graph& graph, std::span<const int32_t> arcs);
@@ -139,10 +152,37 @@ Graph replace(const Graph& root, std::span<const Replacement> replacements,
 Graph arc_sort(const Graph& graph, bool olabel = false);
 Graph top_sort(const Graph& graph);
 
-// Comparison
+// Labels
+/// Which labels and weights the codes of encode() stand for. Copies have one table in common.
+class Encoder {
+ public:
+  struct Table;
+  explicit Encoder(bool labels = true, bool weights = false);
+  /// The number of codes.
+  int64_t size() const;
+  Table& table() const { return *table_; }
+
+ private:
+  std::shared_ptr<Table> table_;
+};
+Graph encode(const Graph& graph, const Encoder& encoder);
+Graph decode(const Graph& graph, const Encoder& encoder);
+
+// Properties
+bool is_acceptor(const Graph& graph);
+bool is_acyclic(const Graph& graph);
+bool is_connected(const Graph& graph);
 bool is_deterministic(const Graph& graph);
+bool is_epsilon_free(const Graph& graph, std::optional<Side> side = std::nullopt);
+bool is_functional(const Graph& graph);
+bool is_string(const Graph& graph);
+bool is_unambiguous(const Graph& graph);
+
+// Comparison
 bool equal(const Graph& a, const Graph& b);
 bool isomorphic(const Graph& a, const Graph& b);
+bool equivalent(const Graph& a, const Graph& b, double tol = 1e-4,
+                Semiring semiring = Semiring::log, std::optional<int64_t> max_nodes = std::nullopt);
 bool rand_equivalent(const Graph& a, const Graph& b, int64_t num_samples = 100, double tol = 1e-4,
                      int64_t max_length = 1000, std::optional<uint64_t> seed = std::nullopt,
                      Semiring semiring = Semiring::log);

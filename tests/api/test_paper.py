@@ -164,16 +164,20 @@ def test_figure_3a_blank_graph_by_language():
     assert strings(blank_token()) == {((BLANK,) * n, ()): 0.0 for n in range(4)}
 
 
-def test_the_literal_closure_with_the_blank_graph_diverges():
-    # The blank graph accepts the empty string, so its closure has an epsilon cycle of weight 0.
+def test_the_literal_closure_with_the_blank_graph_counts_runs_of_blanks():
+    # The blank graph accepts the empty string, which is not repeated; but a run of blanks is one
+    # repetition or several.
     literal = ag.closure(ag.union([*(token(t) for t in (A, B)), blank_token()]))
-    with pytest.raises(ValueError, match=r"forward_score: .*, but"):
-        ag.forward_score(literal)
     constrained = ag.intersect(ag.project_input(ag.compose(literal, label(A, B))), frames(4, 4))
-    with pytest.raises(ValueError, match=r"forward_score: .*, but"):
-        ag.forward_score(constrained)
-    with pytest.raises(ValueError, match=r"remove: .*, but"):
-        ag.remove(literal)
+    expected = {}
+    for word in words((A, B, BLANK), 4):
+        if collapse(word, blank=BLANK) == (A, B):
+            runs = [len(list(run)) for t, run in itertools.groupby(word) if t == BLANK]
+            expected[word] = math.prod(2 ** (run - 1) for run in runs)
+    assert accepted(constrained) == expected
+    total = math.log(sum(expected.values()))
+    assert ag.forward_score(constrained).item() == pytest.approx(total)
+    assert ag.forward_score(ag.remove(constrained)).item() == pytest.approx(total)
 
 
 def ctc_tokens(tokens=(A, B, C)):
@@ -238,6 +242,44 @@ def test_ctc_without_repeats_equals_the_ctc_loss_and_enumeration(target):
     assert accepted(constrained) == dict.fromkeys(spelled, 1)
     loss = ag.criterion.ctc_loss(emissions, list(target), BLANK)
     assert ag.forward_score(constrained).item() == pytest.approx(-loss.item(), abs=1e-12)
+
+
+# Appendix A.1: repeats, by operations
+
+
+def smallest(graph):
+    """The graph without epsilon arcs, determinized and minimized, as unweighted pairs of labels."""
+    once = ag.determinize(ag.remove(graph, semiring="tropical"), semiring="tropical")
+    return ag.minimize(once)
+
+
+def direct():
+    """All sequences of three tokens and optional blanks, built directly."""
+    return ag.tokens.Tokens(4, blank="optional", blank_label=BLANK).graph()
+
+
+def test_figure_3_closed_is_the_direct_token_graph_by_isomorphism():
+    tokens = [token(A), token(B), token(C), blank_token()]
+    closed = ag.closure(ag.union(tokens))
+    assert ag.isomorphic(smallest(closed), smallest(direct()))
+    assert smallest(direct()).num_nodes() <= direct().num_nodes()
+    # A run of blanks is one repetition of the blank graph or several: no score diverges.
+    frames_of = ag.intersect(ag.project_input(closed), frames(2, 4))
+    assert accepted(ag.remove(frames_of))[BLANK, BLANK] == 2
+
+
+def test_appendix_a1_closed_with_blanks_is_the_direct_token_graph_by_isomorphism():
+    tokens = [token(A), token(B), token(C), blank_token()]
+    pairs = [ag.concat([x, y]) for x, y in itertools.permutations(tokens, 2)]
+    closed = ag.closure(ag.union(pairs))
+    # Since the blank is optional, a pair may be one token, so repeats are not forbidden; but every
+    # pair has a token, so one token has no blanks on both sides.
+    words = {string for string, _ in language(ag.intersect(ag.project_input(closed), frames(3, 4)))}
+    assert (A, A, A) in words
+    assert (BLANK, A, BLANK) not in words
+    with_blanks = ag.closure(ag.union([*pairs, blank_token()]))
+    assert ag.isomorphic(smallest(with_blanks), smallest(direct()))
+    assert smallest(closed).num_nodes() < closed.num_nodes() / 4
 
 
 # Figure 4: transitions

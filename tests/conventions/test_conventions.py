@@ -16,13 +16,18 @@ ROOT = Path(__file__).parents[2]
 
 # Public functions that are not ops: they compare or describe graphs, build, differentiate,
 # schedule, or use files.
-COMPARE = {"equal", "isomorphic", "rand_equivalent", "is_deterministic"}
 BUILD = {
     *("linear_graph", "linear_graphs", "scalar_graph", "chain_graph"),
     *("levenshtein_graph", "random_graph"),
 }
 # Ops that are compositions of others, written in Python.
 COMPOSED = {"edit_distance"}
+COMPARE = {"equal", "equivalent", "isomorphic", "rand_equivalent"}
+# All in csrc/arcgrad/ops/predicates.cpp.
+PROPERTIES = {
+    *("is_acceptor", "is_acyclic", "is_connected", "is_deterministic", "is_epsilon_free"),
+    *("is_functional", "is_string", "is_unambiguous"),
+}
 NOT_OPS = {
     *("backward", "grad", "hvp", "no_grad", "is_grad_enabled"),
     *("set_num_threads", "get_num_threads", "parallel_for"),
@@ -77,7 +82,15 @@ def imported():
     return set(re.findall(r"\w+", text)) & set(ag.__all__)
 
 
-OPS = sorted((public_functions() | rows() | files()) - NOT_OPS - BUILD - COMPARE - COMPOSED)
+OPS = sorted(
+    (public_functions() | rows() | files())
+    - NOT_OPS
+    - BUILD
+    - COMPARE
+    - COMPOSED
+    - PROPERTIES
+    - {"predicates"}
+)
 
 
 def test_there_are_ops():

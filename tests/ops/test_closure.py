@@ -3,7 +3,9 @@
 import math
 
 import pytest
-from spec import EMPTY, language, table
+from hypothesis import given
+from spec import EMPTY, language, strings, table
+from strategies import closable
 from tools import acceptor, build
 
 import arcgrad as ag
@@ -26,11 +28,58 @@ def test_adds_node_zero_and_shifts_the_others():
     ]
 
 
-def test_of_a_graph_that_accepts_the_empty_string_has_a_silent_cycle():
-    graph = ag.closure(build(1, {0}, {0}, []))
+@pytest.mark.parametrize("op", [ag.closure, ag.plus])
+def test_an_empty_path_is_not_repeated(op):
+    graph = op(build(1, {0}, {0}, []))
+    assert language(graph) == {EMPTY: 0.0}
+    # A loop at a node that starts and ends: each round is a repetition of one arc.
+    loop = op(build(1, {0}, {0}, [(0, 0, 1, 1, -2.0)]))
+    rounds = {((1,) * n, (1,) * n): -2.0 * n + (n - 1) * math.log(2) for n in range(1, 4)}
+    assert strings(loop) == pytest.approx({EMPTY: 0.0} | rounds)
+
+
+@pytest.mark.parametrize("op", [ag.closure, ag.plus])
+@given(graph=closable(empty_path=True))
+def test_optional_parts_are_repeated(op, graph):
+    shorter = ag.closure(without_empty_path(graph))
+    expected = strings(shorter)
+    if op is ag.plus and not set(graph.start().tolist()) & set(graph.accept().tolist()):
+        expected = strings(ag.concat([graph, shorter]))
+    assert strings(op(graph)) == pytest.approx(expected)
+
+
+def without_empty_path(graph):
+    """The paths with at least one arc, as a graph whose accept nodes are copies of the old ones."""
+    rows = list(zip(*(c.tolist() for c in graph.arcs()), strict=True))
+    num_nodes, accept = graph.num_nodes(), graph.accept().tolist()
+    rows += [(s, d + num_nodes, *rest) for s, d, *rest in rows if d in accept]
+    ends = [n + num_nodes for n in accept]
+    return build(2 * num_nodes, graph.start().tolist(), ends, rows)
+
+
+def test_the_gradient_of_a_loop_counts_its_copies():
+    graph = build(1, {0}, {0}, [(0, 0, 1, 1, -1.0)])
+    # 1 + x + 2x^2 + 4x^3 + ... with x = exp(-1): rounds of one arc, in all compositions.
+    x = math.exp(-1)
+    total = 1 + x / (1 - 2 * x)
+    (found,) = ag.grad(ag.forward_score(ag.closure(graph)), [graph])
+    assert ag.forward_score(ag.closure(graph)).item() == pytest.approx(math.log(total))
+    assert found.weights_to_list() == pytest.approx([x / (1 - 2 * x) ** 2 / total])
+
+
+def test_an_empty_path_with_a_weight_is_repeated():
+    graph = ag.Graph(dtype="float64")
+    graph.add_node(True, True, accept_weight=-1.0)
+    assert ag.forward_score(ag.closure(graph)).item() == pytest.approx(-math.log1p(-math.exp(-1)))
+    graph.set_accept_weight(0, 0.0)
+    with pytest.raises(ValueError, match=r"forward_score: .*, but"):
+        ag.forward_score(ag.closure(graph))
+
+
+def test_an_epsilon_arc_of_weight_zero_is_repeated():
+    graph = ag.closure(build(2, {0}, {1}, [(0, 1, ag.epsilon, ag.epsilon, 0.0)]))
     with pytest.raises(ValueError, match=r"forward_score: .*, but"):
         ag.forward_score(graph)
-    assert ag.viterbi_score(graph).item() == 0.0
 
 
 def test_the_score_is_a_geometric_series():

@@ -26,6 +26,7 @@ from strategies import (
     emissions,
     graphs,
     grid,
+    mergeable,
     same_structure,
     without_gain,
 )
@@ -570,6 +571,21 @@ def with_ids(op, ids: Callable[[ag.Graph], Any]):
         return op(graph, [ids(element) for element in graph] if is_list else ids(graph))
 
     return call
+
+
+def encode(x: Table) -> Table:
+    """Each pair of labels as its number in the order of the arcs."""
+    codes: dict[tuple[int, int], int] = {(ag.epsilon, ag.epsilon): ag.epsilon}
+    arcs = []
+    for arc in x.arcs:
+        code = codes.setdefault((arc.ilabel, arc.olabel), len(codes) - 1)
+        arcs.append(arc._replace(ilabel=code, olabel=code))
+    return x._replace(arcs=arcs)
+
+
+def encode_and_decode(graph, *, labels, weights):
+    encoder = ag.Encoder(labels, weights)
+    return ag.decode(ag.encode(graph, encoder), encoder)
 
 
 # The meaning of the constructors
@@ -1148,6 +1164,75 @@ OPS = [
         one(distinct(graphs())),
         "tropical",
         **tropical,
+    ),
+    *(
+        Op(name, partial(op, semiring=semiring), same, one(distinct(graphs())), kind, **reads)
+        for name, op in (("disambiguate", ag.disambiguate), ("synchronize", ag.synchronize))
+        for semiring, kind, reads in (("log", "", {}), ("tropical", "tropical", tropical))
+    ),
+    *(
+        Op(
+            "push",
+            partial(ag.push, weights=weights, labels=labels, to=to, semiring=semiring),
+            same,
+            inputs,
+            f"{'weights' * weights}{'labels' * labels},{to},{semiring}{kind}",
+            **reads,
+        )
+        for weights, labels in ((True, False), (False, True), (True, True))
+        for to in ("start", "end")
+        for semiring in ("log", "tropical")
+        for kind, inputs, reads in (
+            ("", one(graphs(node_weights=None)), {} if semiring == "log" else tropical),
+            (
+                ",cyclic",
+                one(convergent(node_weights=None)),
+                on_strings if semiring == "log" else on_tropical_strings,
+            ),
+        )
+        # A case of each kind for both semirings, and one where labels and weights meet.
+        if weights or semiring == "log"
+        if not (weights and labels) or (to == "start" and semiring == "log")
+    ),
+    Op("minimize", ag.minimize, same, one(mergeable()), **tropical),
+    Op("minimize", ag.minimize, same, one(mergeable(cyclic=True)), "cyclic", **on_strings),
+    *(
+        Op("optimize", partial(ag.optimize, semiring=semiring), same, inputs, semiring, **reads)
+        for semiring, inputs, reads in (
+            ("log", one(distinct(graphs())), {}),
+            ("tropical", one(distinct(graphs())), tropical),
+        )
+    ),
+    *(
+        Op(
+            "epsilon_normalize",
+            partial(ag.epsilon_normalize, side=side, semiring=semiring),
+            same,
+            acyclic,
+            f"{side},{semiring}",
+            **reads,
+        )
+        for side in ("input", "output")
+        for semiring, reads in (("log", {}), ("tropical", tropical))
+    ),
+    *(
+        Op(
+            "decode",
+            partial(encode_and_decode, labels=labels, weights=weights),
+            same,
+            one(distinct(graphs(node_weights=None))),
+            f"{labels},{weights}",
+            **on_arcs,
+        )
+        for labels, weights in ((True, False), (False, True), (True, True))
+    ),
+    Op(
+        "encode",
+        lambda g: ag.encode(g, ag.Encoder()),
+        encode,
+        acyclic,
+        batch=False,
+        **on_arcs,
     ),
     *(
         Op(

@@ -143,6 +143,40 @@ def distinct(strategy):
     return strategy.map(shift)
 
 
+@st.composite
+def mergeable(draw, *, cyclic=False, **options):
+    """Deterministic graphs, on pairs of labels; in some of them two nodes merge."""
+    options = {"node_weights": None} | options
+    graph = draw(distinct((convergent if cyclic else graphs)(**options)))
+    num_nodes = graph.num_nodes()
+    seen, arcs = set(), []
+    columns = graph.src_nodes(), graph.dst_nodes(), graph.ilabels(), graph.olabels()
+    for src, dst, *labels, weight in zip(
+        *(c.tolist() for c in columns), graph.weights_to_list(), strict=True
+    ):
+        if labels != [ag.epsilon, ag.epsilon] and (src, *labels) not in seen:
+            seen.add((src, *labels))
+            arcs.append((src, dst, *labels, weight))
+    start, accept = graph.start().tolist()[:1], graph.accept().tolist()
+    ends = [*graph.start_weights().tolist()[:1], *graph.accept_weights().tolist()]
+    if num_nodes and draw(st.booleans()):
+        # A copy of a node, entered by an arc of its own from a node before it. It has one future,
+        # so that the two nodes are equal for any weights.
+        node = draw(st.integers(0, num_nodes - 1))
+        out = [arc for arc in arcs if arc[0] == node]
+        before = [arc[0] for arc in arcs if arc[1] == node]
+        if len(out) + (node in accept) == 1 and before:
+            arcs += [(num_nodes, *arc[1:4], arc[4] - 1.0) for arc in out]
+            arcs.append((before[0], num_nodes, 7, 7, -1.23))
+            accept += [num_nodes] * (node in accept)
+            ends += [-0.77] * (node in accept)
+            num_nodes += 1
+    result = build(num_nodes, start, accept, arcs)
+    if graph.has_node_weights():
+        set_weights(result, [*result.weights_to_list(), *ends])
+    return result
+
+
 def scaled_down(graph, *, below, by=0):
     """All weights moved by the same multiple of 1/8, so that the spectral radius is just below."""
     radius = spectral_radius(graph)

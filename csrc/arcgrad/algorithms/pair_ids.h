@@ -90,6 +90,13 @@ class PairIds {
 
   void prefetch(Key key) const { __builtin_prefetch(&slots_[home(key)]); }
 
+  /// The number of a pair, or -1.
+  int32_t find(Key key) const {
+    size_t slot = home(key);
+    while (slots_[slot] != kFree && !is_direct_ && keys_[slots_[slot]] != key) slot = next(slot);
+    return slots_[slot];
+  }
+  /// The number of a pair, which is new if it was not there.
   int32_t operator[](Key key) {
     size_t slot = home(key);
     while (slots_[slot] != kFree) {

@@ -6,8 +6,10 @@
 #include <utility>
 
 #include "arcgrad/algorithms/connect.h"
-#include "arcgrad/algorithms/distances.h"
+#include "arcgrad/algorithms/subset_forest.h"
+#include "arcgrad/autograd/arc_map.h"
 #include "arcgrad/runtime/error.h"
+#include "arcgrad/runtime/hash_index.h"
 #include "arcgrad/runtime/interrupt_poll.h"
 
 // Weighted determinization (Mohri 1997, "Finite-state transducers in language and speech
@@ -29,105 +31,15 @@
 // such an arc, and q accepts if it is the least that accepts. So the last node of a string, and
 // then each node before it, is determined.
 //
-// Start weights are part of the residuals of the first subset, unless it has one node. The accept
-// weight of a node of the result is the sum over the accept nodes of its subset of u times their
-// accept weights, divided by the norm; it is left out where it is one.
-//
-// Subsets are found with plain numbers. For the gradient, a forest has a copy of each node of each
-// subset, connected along the string that led to the subset first; the u are the path scores of the
-// copies. A subset of one node begins a new tree, since its residual is always one.
+// Subsets are found with plain numbers. For the gradient, a forest (subset_forest.h) has a copy of
+// each node of each subset, connected along the string that led to the subset first; the u are the
+// path scores of the copies. A subset of one node begins a new tree, since its residual is always
+// one.
 //
 // Cost: O(arcs of the subsets, sorted); the result may be exponentially larger than the graph.
 
 namespace arcgrad {
 namespace {
-
-/// The paths that lead to the copies of nodes, and how the weights of the result are computed from
-/// their scores: weight k is weight direct[k] plus score plus[k] minus score minus[k], where -1
-/// stands for no term.
-struct Forest {
-  int32_t num_nodes = 0;
-  Column src, dst, arcs;  // for each arc: copies, and the arc of the graph, or -1 for weight one
-  Column sources, targets;
-  Column direct, plus, minus;
-
-  int32_t add_source() {
-    sources.push_back(num_nodes);
-    return num_nodes++;
-  }
-  void add_arc(int32_t from, int32_t to, int32_t arc) {
-    src.push_back(from);
-    dst.push_back(to);
-    arcs.push_back(arc);
-  }
-  /// The index of a new output, the score of a copy.
-  int32_t add_target(int32_t copy) {
-    targets.push_back(copy);
-    return static_cast<int32_t>(targets.size()) - 1;
-  }
-};
-
-/// The gradient by the path scores of the forest, which are computed when it is first needed.
-class ForestRule final : public Rule {
- public:
-  ForestRule(const char* name, Forest forest, Graph graph, Semiring semiring)
-      : name_(name),
-        graph_(std::move(graph)),
-        semiring_(semiring),
-        direct_(ArcMap::gather(std::move(forest.direct)).transpose()),
-        plus_(ArcMap::gather(std::move(forest.plus)).transpose()),
-        minus_(ArcMap::gather(std::move(forest.minus)).transpose()),
-        forest_(std::move(forest)) {}
-
-  void add(std::span<const Weights> deltas, std::span<Gradient* const> grads) const override {
-    Weights scores = Weights::zeros(num_scores(), DType::float64);
-    plus_.apply(deltas[0], scores, 1.0);
-    minus_.apply(deltas[0], scores, -1.0);
-    distances().add({&scores, 1}, grads);
-    direct_.apply(deltas[0], grads[0]->sum(), 1.0);
-  }
-  std::vector<Graph> record(std::span<const Graph> deltas,
-                            const std::vector<bool>& wanted) const override {
-    const Rule& rule = distances();
-    const Graph scores =
-        record_moves(op, distances_topology(num_scores()),
-                     {{record_cast(deltas[0], DType::float64), plus_}, {deltas[0], minus_, -1.0}});
-    const std::vector<Graph> grads = rule.record({&scores, 1}, wanted);
-    return {record_moves(op, graph_.topology_ptr(),
-                         {{grads[0], ArcMap::identity()}, {deltas[0], direct_}})};
-  }
-
- private:
-  int64_t num_scores() const { return std::ssize(forest_.targets); }
-  const Rule& distances() const {
-    once_.call([&] {
-      Arrays arrays;
-      arrays.num_nodes = forest_.num_nodes;
-      arrays.src = forest_.src;
-      arrays.dst = forest_.dst;
-      arrays.ilabel.assign(forest_.arcs.size(), kEpsilon);
-      Weights weights = Weights::zeros(std::ssize(forest_.arcs), DType::float64);
-      ArcMap::gather(forest_.arcs).apply(graph_.weights(), weights, 1.0);
-      PathScores scores(std::make_shared<Topology>(std::move(arrays)), weights, forest_.sources,
-                        {.op = name_,
-                         .semiring = semiring_,
-                         .keep = true,
-                         .targets = forest_.targets,
-                         .exact_sums = true});
-      distances_ =
-          make_distances_rule(name_, graph_, {std::move(scores), forest_.arcs, forest_.targets});
-    });
-    return *distances_;
-  }
-
-  const char* name_;
-  Graph graph_;
-  Semiring semiring_;
-  ArcMap direct_, plus_, minus_;
-  Forest forest_;
-  mutable ForkSafeOnce once_;
-  mutable std::unique_ptr<Rule> distances_;
-};
 
 /// A node of a subset.
 struct Element {
@@ -142,9 +54,8 @@ struct Subset {
   size_t begin, size = 0;  // of its elements
   int32_t focus = -1;      // the index of its focus, or -1
   int32_t norm = -1;       // the score of the forest that is its norm, or -1 for one
-  bool is_normed = true;   // false for several start nodes, whose residuals are their weights
+  bool is_normed = true;   // false for several start nodes, whose residuals are one
   int32_t parent = -1;     // the subset from which it was reached first, or -1
-  uint32_t hash = 0;
 };
 
 class SubsetConstruction {
@@ -158,8 +69,7 @@ class SubsetConstruction {
         keeps_forest_(tracks(graph)),
         // Residuals that differ by rounding errors only are the same.
         levels_(graph.dtype() == DType::float32 ? std::ldexp(1.0, 20) : std::ldexp(1.0, 36)),
-        alone_(static_cast<size_t>(topology_.num_nodes()), -1),
-        cells_(1024, -1) {}
+        alone_(static_cast<size_t>(topology_.num_nodes()), -1) {}
 
   /// Returns false if there are too many nodes.
   bool run() {
@@ -169,20 +79,16 @@ class SubsetConstruction {
   }
 
   Graph record() && {
-    arrays_.num_nodes = num_subsets();
-    if (has_node_weights_) {
-      arrays_.has_node_weights = true;
-      require_size(options_.op, "weights",
-                   std::ssize(values_) + std::ssize(starts_) + std::ssize(accepts_));
-      for (const Buffer<ResultWeight>* terms : {&starts_, &accepts_})
-        for (const ResultWeight& term : *terms) add_term(term);
-    }
-    if (arrays_.ilabel == arrays_.olabel) arrays_.olabel.clear();
     arrays_.symbols = topology_.symbols();
+    arrays_.num_nodes = num_subsets();
+    if (arrays_.ilabel == arrays_.olabel) arrays_.olabel.clear();
+    arrays_.has_node_weights = topology_.has_node_weights() || has_weighted_end_;
+    if (arrays_.has_node_weights)
+      for (const std::vector<PathEnd>* ends : {&starts_, &accepts_})
+        for (const PathEnd& end : *ends) add_weight(end.weight, end.subset);
     std::unique_ptr<Rule> rule;
     if (keeps_forest_)
-      rule = std::make_unique<ForestRule>(options_.op, std::move(forest_), graph_.snapshot(),
-                                          options_.semiring);
+      rule = make_forest_rule(options_.op, graph_, std::move(forest_), options_.semiring);
     const Graph out =
         arcgrad::record(options_.op, std::make_shared<Topology>(std::move(arrays_)),
                         Weights::from(values_, graph_.dtype()), {&graph_, 1}, std::move(rule));
@@ -206,11 +112,16 @@ class SubsetConstruction {
       return key != other.key ? key < other.key : index < other.index;
     }
   };
-  /// A weight of the result: that of an arc or node of the graph, or a score of the forest divided
-  /// by another one; -1: none.
-  struct ResultWeight {
-    double value = 0.0;
-    int32_t direct = -1, plus = -1, minus = -1;
+  /// A weight of the result: a number and, for the gradient, a weight of the graph or a score of
+  /// the forest that is divided by the norm of a subset; -1 if there is none.
+  struct Value {
+    double number = 0.0;
+    int32_t direct = -1, score = -1;
+  };
+  /// A subset at which paths start or end.
+  struct PathEnd {
+    int32_t subset;
+    Value weight;
   };
   /// A node of the next subset, and the arcs [begin, end) that lead to it.
   struct Member {
@@ -229,59 +140,53 @@ class SubsetConstruction {
   }
   double level(double residual) const { return std::nearbyint(residual * levels_) + 0.0; }
 
-  void add_start() {
-    Buffer<Element> start;
-    for (const int32_t n : topology_.start()) {
-      const int32_t weight = topology_.start_weight(n);
-      const double residual = weight < 0 ? 0.0 : weights_[weight];
-      if (residual > kNegInf)
-        start.push_back({n, -1, 0.0, residual});
-      else
-        has_impossible_ = true;
-    }
-    if (start.empty()) return;
-    has_node_weights_ = topology_.has_node_weights();
-    if (!disambiguates()) {
-      add_start_subset(start, -1);
-      return;
-    }
-    for (size_t focus = 0; focus < start.size(); ++focus) {
-      Buffer<Element> near;
-      int32_t index = 0;
-      for (size_t i = 0; i < start.size(); ++i) {
-        if (i == focus) index = static_cast<int32_t>(near.size());
-        if (i == focus || options_.have_common_future(start[focus].node, start[i].node))
-          near.push_back(start[i]);
-      }
-      add_start_subset(near, index);
-    }
+  /// The weight of a start or accept node, given by its index or -1.
+  double node_weight(int32_t index) const { return index < 0 ? 0.0 : weights_[index]; }
+  bool is_possible(int32_t index) {
+    const bool is_impossible = node_weight(index) == kNegInf;
+    has_impossible_ |= is_impossible;
+    return !is_impossible;
   }
 
-  /// Adds a first subset. Its start weight is the norm, if it has one.
-  void add_start_subset(std::span<const Element> start, int32_t focus) {
-    const bool is_normed = start.size() == 1 || focus >= 0;
-    const size_t centre = focus < 0 ? 0 : static_cast<size_t>(focus);
-    const double norm = is_normed ? start[centre].residual : 0.0;
-    Subset subset{.begin = elements_.size(), .focus = focus, .is_normed = is_normed};
-    ResultWeight& weight = starts_.emplace_back();
-    if (is_normed) weight = {norm, topology_.start_weight(start[centre].node)};
-    // The root of a tree, from which arcs with the start weights lead to the copies.
-    const bool has_root = keeps_forest_ && has_node_weights_ && start.size() > 1;
-    const int32_t root = has_root ? forest_.add_source() : -1;
-    for (const Element& e : start) {
-      int32_t copy = -1;
-      if (has_root) {
-        copy = forest_.num_nodes++;
-        forest_.add_arc(root, copy, topology_.start_weight(e.node));
-      } else if (keeps_forest_) {
-        copy = forest_.add_source();
+  void add_start() {
+    std::vector<Element> starts;
+    for (const int32_t n : topology_.start())
+      if (const int32_t index = topology_.start_weight(n); is_possible(index))
+        starts.push_back({n, -1, 0.0, node_weight(index)});
+    if (starts.empty()) return;
+    const bool is_alone = starts.size() == 1;
+    if (keeps_forest_)
+      for (Element& e : starts) {
+        const int32_t index = topology_.start_weight(e.node);
+        e.copy = forest_.add_source();
+        if (index < 0 || is_alone) continue;
+        const int32_t source = std::exchange(e.copy, forest_.num_nodes++);
+        forest_.add_arc(source, e.copy, index);
       }
-      elements_.push_back({e.node, copy, level(e.residual - norm), e.residual - norm});
+    for (size_t focus = 0; focus < (disambiguates() ? starts.size() : 1); ++focus) {
+      const size_t begin = elements_.size();
+      int32_t index = 0;
+      // Without a focus, the start weights of several nodes are part of their residuals.
+      const bool has_norm = disambiguates() || is_alone;
+      const double norm = has_norm ? starts[focus].residual : 0.0;
+      for (size_t i = 0; i < starts.size(); ++i) {
+        if (disambiguates() && i != focus &&
+            !options_.have_common_future(starts[focus].node, starts[i].node))
+          continue;
+        if (i == focus) index = static_cast<int32_t>(elements_.size() - begin);
+        const double residual = starts[i].residual - norm;
+        elements_.push_back({starts[i].node, starts[i].copy, level(residual), residual});
+      }
+      const int32_t weight = topology_.start_weight(starts[focus].node);
+      const bool has_target = keeps_forest_ && disambiguates() && !is_alone && weight >= 0;
+      const int32_t subset =
+          add_subset({.begin = begin,
+                      .focus = disambiguates() ? index : -1,
+                      .norm = has_target ? forest_.add_target(starts[focus].copy) : -1,
+                      .is_normed = has_norm});
+      arrays_.start.push_back(subset);
+      starts_.push_back({subset, has_norm ? Value{norm, weight} : Value{}});
     }
-    if (has_root && is_normed)
-      subset.norm = forest_.add_target(elements_[subset.begin + centre].copy);
-    arrays_.start.push_back(num_subsets());
-    add_subset(subset);
   }
 
   /// Adds the elements at the end as a subset.
@@ -295,12 +200,7 @@ class SubsetConstruction {
     if (subset.size == 1 && subset.is_normed) {
       alone_[elements_.back().node] = id;
     } else {
-      subset.hash = hash(subset.begin, subset.focus);
-      if (2 * (num_hashed_ + 1) > cells_.size()) grow();
-      size_t cell = subset.hash & (cells_.size() - 1);
-      while (cells_[cell] >= 0) cell = (cell + 1) & (cells_.size() - 1);
-      cells_[cell] = id;
-      ++num_hashed_;
+      found_.add(hash(subset.begin, subset.focus), id);
     }
     subsets_.push_back(subset);
     return id;
@@ -309,35 +209,19 @@ class SubsetConstruction {
   uint32_t hash(size_t begin, int32_t focus) const {
     uint64_t out = static_cast<uint64_t>(focus);
     for (size_t i = begin; i < elements_.size(); ++i)
-      for (const uint64_t part :
-           {static_cast<uint64_t>(elements_[i].node), std::bit_cast<uint64_t>(elements_[i].level)})
-        out = (std::rotl(out, 29) ^ part) * 0x9e3779b97f4a7c15u;
+      out = mix_hash(mix_hash(out, static_cast<uint64_t>(elements_[i].node)),
+                     std::bit_cast<uint64_t>(elements_[i].level));
     return static_cast<uint32_t>(out >> 32);
-  }
-  void grow() {
-    Column old(2 * cells_.size(), -1);
-    old.swap(cells_);
-    for (const int32_t id : old) {
-      if (id < 0) continue;
-      size_t cell = subsets_[id].hash & (cells_.size() - 1);
-      while (cells_[cell] >= 0) cell = (cell + 1) & (cells_.size() - 1);
-      cells_[cell] = id;
-    }
   }
   /// The subset with the nodes and residuals of the elements from `begin` on, or -1.
   int32_t find_subset(size_t begin, int32_t focus) const {
     const auto wanted = std::span(elements_).subspan(begin);
-    const uint32_t key = hash(begin, focus);
-    for (size_t cell = key & (cells_.size() - 1); cells_[cell] >= 0;
-         cell = (cell + 1) & (cells_.size() - 1)) {
-      const int32_t id = cells_[cell];
-      if (subsets_[id].hash == key && subsets_[id].focus == focus &&
-          std::ranges::equal(elements(id), wanted, [](const Element& a, const Element& b) {
-            return a.node == b.node && a.level == b.level;
-          }))
-        return id;
-    }
-    return -1;
+    return found_.find(hash(begin, focus), [&](int32_t id) {
+      return subsets_[id].focus == focus &&
+             std::ranges::equal(elements(id), wanted, [](const Element& a, const Element& b) {
+               return a.node == b.node && a.level == b.level;
+             });
+    });
   }
 
   void expand(int32_t subset) {
@@ -380,44 +264,33 @@ class SubsetConstruction {
   /// Lets paths end in a subset.
   void end(int32_t subset) {
     const Subset& here = subsets_[subset];
-    size_t num_accept = 0, last = 0;
-    auto first = static_cast<int32_t>(here_.size());
-    ResultWeight end{kNegInf};
+    // The elements whose paths may end, and the indices of the weights with which they do.
     ends_.clear();
-    for (size_t i = 0; i < here_.size(); ++i) {
-      if (!topology_.is_accept(here_[i].node)) continue;
-      const int32_t weight = topology_.accept_weight(here_[i].node);
-      const double value = weight < 0 ? 0.0 : weights_[weight];
-      if (value == kNegInf) {
-        has_impossible_ = true;
-        continue;
-      }
-      first = std::min(first, static_cast<int32_t>(i));
-      last = i;
-      ++num_accept;
-      ends_.push_back({here_[i].copy, weight});
-      end.value = sum(end.value, here_[i].residual + value);
-    }
-    if (num_accept == 0 || (disambiguates() && first != here.focus)) return;
+    for (size_t i = 0; i < here_.size(); ++i)
+      if (topology_.is_accept(here_[i].node))
+        if (const int32_t index = topology_.accept_weight(here_[i].node); is_possible(index))
+          ends_.push_back({static_cast<int32_t>(i), index});
+    if (ends_.empty()) return;
+    if (disambiguates() && ends_[0].first != here.focus) return;
     arrays_.accept.push_back(subset);
-    const bool is_only_norm =
-        disambiguates() ? num_accept == 1 : here_.size() == 1 && here.is_normed;
-    const bool sums_to_norm =
-        !topology_.has_node_weights() && num_accept == here_.size() && here.is_normed;
-    if (is_only_norm) {
-      end.direct = topology_.accept_weight(here_[last].node);
-    } else if (sums_to_norm && !disambiguates()) {
-      end.value = 0.0;
-    } else {
-      has_node_weights_ = true;
-      if (keeps_forest_) {
-        const int32_t copy = forest_.num_nodes++;
-        for (const auto& [from, weight] : ends_) forest_.add_arc(from, copy, weight);
-        end.plus = forest_.add_target(copy);
-        end.minus = here.norm;
-      }
+    double number = kNegInf;
+    for (const auto& [element, index] : ends_)
+      number = sum(number, here_[element].residual + node_weight(index));
+    const bool is_all = ends_.size() == (disambiguates() ? 1 : here_.size());
+    if (is_all && here.is_normed && !topology_.has_node_weights()) {
+      accepts_.push_back({subset, {}});
+      return;
     }
-    accepts_.push_back(end);
+    has_weighted_end_ = true;
+    Value value{number};
+    if (here_.size() == 1 && ends_.size() == 1) {
+      value.direct = ends_[0].second;
+    } else if (keeps_forest_) {
+      const int32_t copy = forest_.num_nodes++;
+      for (const auto& [element, index] : ends_) forest_.add_arc(here_[element].copy, copy, index);
+      value.score = forest_.add_target(copy);
+    }
+    accepts_.push_back({subset, value});
   }
 
   /// Adds the arc of a deterministic graph for the arcs [begin, end), which have one label.
@@ -425,7 +298,7 @@ class SubsetConstruction {
     const ElementArc& only = arcs_out_[begin];
     if (end - begin == 1 && here_.size() == 1 && subsets_[subset].is_normed) {
       const int32_t to = find_or_add_alone(subset, only.dst());
-      return add_arc(subset, to, only.code(), only.score, only.arc, -1);
+      return add_arc(subset, to, only.code(), {only.score, only.arc});
     }
     const double total = gather(begin, end);
     if (members_.size() == 1) {
@@ -447,7 +320,7 @@ class SubsetConstruction {
     }
     const uint32_t code = only.code();
     const int32_t to = add_subset({.begin = first, .norm = norm, .parent = subset});
-    add_arc(subset, to, code, total, -1, norm);
+    add_arc(subset, to, code, {total, -1, norm});
   }
 
   /// Adds the arcs of an unambiguous graph for the arcs [begin, end), which have one label.
@@ -485,7 +358,7 @@ class SubsetConstruction {
       }
       const int32_t to =
           add_subset({.begin = first, .focus = index, .norm = norm, .parent = subset});
-      add_arc(subset, to, code, centre.score, -1, norm);
+      add_arc(subset, to, code, {centre.score, -1, norm});
     }
   }
 
@@ -523,48 +396,45 @@ class SubsetConstruction {
   }
 
   /// Adds an arc whose weight is the sum of the arcs [begin, end).
-  void add_sum(int32_t src, int32_t dst, size_t begin, size_t end, double value) {
+  void add_sum(int32_t src, int32_t dst, size_t begin, size_t end, double number) {
     const uint32_t code = arcs_out_[begin].code();
     if (end - begin == 1 && here_.size() == 1)
-      return add_arc(src, dst, code, value, arcs_out_[begin].arc, -1);
-    if (!keeps_forest_) return add_arc(src, dst, code, value, -1, -1);
+      return add_arc(src, dst, code, {number, arcs_out_[begin].arc});
+    if (!keeps_forest_) return add_arc(src, dst, code, {number});
     const int32_t copy = forest_.num_nodes++;
     for (size_t i = begin; i < end; ++i)
       forest_.add_arc(here_[arcs_out_[i].element].copy, copy, arcs_out_[i].arc);
-    add_arc(src, dst, code, value, -1, forest_.add_target(copy));
+    add_arc(src, dst, code, {number, -1, forest_.add_target(copy)});
   }
-  /// Adds an arc with the weight of an arc of the graph, or with a score of the forest divided by
-  /// the norm of the subset.
-  void add_arc(int32_t src, int32_t dst, uint32_t code, double value, int32_t direct,
-               int32_t score) {
+  void add_arc(int32_t src, int32_t dst, uint32_t code, const Value& weight) {
     if (values_.size() == INT32_MAX) [[unlikely]]
       require_size(options_.op, "arcs", std::ssize(values_) + 1);
     arrays_.src.push_back(src);
     arrays_.dst.push_back(dst);
     arrays_.ilabel.push_back(codes_.ilabel(code));
     arrays_.olabel.push_back(codes_.olabel(code));
-    add_term({value, direct, score, direct >= 0 ? -1 : subsets_[src].norm});
+    add_weight(weight, src);
   }
-  void add_term(const ResultWeight& term) {
-    values_.push_back(term.value);
+  void add_weight(const Value& weight, int32_t subset) {
+    values_.push_back(weight.number);
     if (!keeps_forest_) return;
-    forest_.direct.push_back(term.direct);
-    forest_.plus.push_back(term.plus);
-    forest_.minus.push_back(term.minus);
+    forest_.direct.push_back(weight.direct);
+    forest_.plus.push_back(weight.score);
+    forest_.minus.push_back(weight.score < 0 ? -1 : subsets_[subset].norm);
   }
 
   /// Explains why there are more than max_nodes subsets. If the new one, which has the elements
   /// from `begin` on and follows `parent`, has the nodes of an earlier one, a string leads back to
   /// them, and has changed their residuals.
   [[noreturn]] void fail_size(int32_t parent, size_t begin) const {
+    const char* name = options_.is_original ? "" : " of the graph without epsilon arcs";
     const auto last = std::span(elements_).subspan(begin);
     for (int32_t s = parent; s >= 0; s = subsets_[s].parent) {
       const auto before = elements(s);
       if (!std::ranges::equal(before, last, {}, &Element::node, &Element::node)) continue;
       for (size_t i = 1; i < last.size(); ++i)
         if (last[i].level - last[0].level != before[i].level - before[0].level)
-          fail(options_.op, "the scores of nodes ", last[0].node, " and ", last[i].node, " of ",
-               options_.graph_name,
+          fail(options_.op, "the scores of nodes ", last[0].node, " and ", last[i].node, name,
                " must differ by the same amount whenever a string returns to both (twins "
                "property), but they differ by ",
                before[0].residual - before[i].residual, " and later by ",
@@ -572,7 +442,7 @@ class SubsetConstruction {
                "; found after max_nodes = ", options_.max_nodes, " nodes");
     }
     fail(options_.op, "the result may have at most max_nodes = ", options_.max_nodes,
-         " nodes, but it has more; ", options_.graph_name, " has ", topology_.num_nodes());
+         " nodes, but it has more; the graph has ", topology_.num_nodes());
   }
 
   const Graph& graph_;
@@ -585,23 +455,21 @@ class SubsetConstruction {
 
   Buffer<Element> elements_;
   Buffer<Subset> subsets_;
-  // The subset of one node, for each node; all others are in a hash table with linear probing.
-  Column alone_, cells_;
-  size_t num_hashed_ = 0;
-  Forest forest_;
+  Column alone_;     // for each node, the subset of that node
+  HashIndex found_;  // all other subsets
+  SubsetForest forest_;
   InterruptPoll poll_;
-  bool has_node_weights_ = false;  // whether the result has
-  bool is_too_large_ = false;
+  bool has_weighted_end_ = false, is_too_large_ = false;
   bool has_impossible_ = false;  // whether arcs of weight -inf were left out
   // The result.
   Arrays arrays_;
   Buffer<double> values_;
-  Buffer<ResultWeight> starts_, accepts_;
+  std::vector<PathEnd> starts_, accepts_;
   // Of the subset that is expanded.
   Buffer<Element> here_;
+  std::vector<std::pair<int32_t, int32_t>> ends_;
   Buffer<ElementArc> arcs_out_;
   std::vector<Member> members_;
-  Buffer<std::pair<int32_t, int32_t>> ends_;  // copies of accept nodes, and their weights
 };
 
 }  // namespace

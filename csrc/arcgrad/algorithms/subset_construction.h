@@ -18,8 +18,8 @@ struct SubsetOptions {
   std::function<bool(int32_t, int32_t)> have_common_future = nullptr;
   /// Returns a null graph instead of an error if the result has more than max_nodes.
   bool may_fail = false;
-  /// What errors call the graph, whose nodes they name.
-  const char* graph_name = "the graph";
+  /// Whether it is the graph of the user, whose nodes errors name; else epsilon arcs were removed.
+  bool is_original = true;
 };
 
 /// Constructs subsets of a graph without epsilon arcs. The result has node weights if the graph

@@ -1,3 +1,4 @@
+#include "arcgrad/algorithms/closure.h"
 #include "arcgrad/algorithms/disjoint_union.h"
 #include "arcgrad/algorithms/failure.h"
 #include "arcgrad/ops.h"
@@ -7,6 +8,8 @@ namespace arcgrad {
 Graph plus(const Graph& graph) {
   const Topology& t = graph.topology();
   require_ends("plus", t);
+  // With the empty string, one or more repetitions are zero or more.
+  if (has_empty_path(t)) return closure_as("plus", without_empty_path("plus", graph));
   const int64_t num_epsilon[] = {static_cast<int64_t>(t.start().size() * t.accept().size())};
   DisjointUnion joined("plus", {graph}, 0, num_epsilon);
   joined.add_starts(0);

@@ -1,0 +1,17 @@
+#include "arcgrad/algorithms/failure.h"
+#include "arcgrad/algorithms/label_delay.h"
+#include "arcgrad/algorithms/node_limit.h"
+#include "arcgrad/ops.h"
+
+namespace arcgrad {
+
+Graph epsilon_normalize(const Graph& graph, Side side, Semiring semiring,
+                        std::optional<int64_t> max_nodes) {
+  constexpr char kOp[] = "epsilon_normalize";
+  require_no_failures(kOp, graph.topology());
+  const int64_t limit = node_limit(kOp, graph, max_nodes);
+  const DelayRule rule = side == Side::input ? DelayRule::with_input : DelayRule::with_output;
+  return remove(delay_labels(kOp, graph, rule, limit), kEpsilon, kEpsilon, semiring);
+}
+
+}  // namespace arcgrad
