@@ -240,5 +240,8 @@ def test_many_arcs_are_added_in_constant_time():
 
 def test_gtn_refuses_node_weights():
     gtn = pytest.importorskip("arcgrad.gtn")
-    with pytest.raises(ValueError, match="must have no node weights, which gtn does not have"):
-        gtn.forward_score(gtn.Graph(weighted()))
+    for call in (gtn.forward_score, gtn.negate, lambda g: gtn.compose(g, g)):
+        with pytest.raises(ValueError, match="must have no node weights, which gtn does not have"):
+            call(gtn.Graph(weighted()))
+    with pytest.raises(ValueError, match="savetxt: the graph must have no node weights"):
+        gtn.savetxt("unused", weighted())

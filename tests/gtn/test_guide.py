@@ -473,6 +473,15 @@ def _(tmp_path):
     assert gtn.load(tmp_path / "graph").num_nodes() == 5
 
 
+@guide("a graph with node weights, which only arcgrad can make")
+def _(_):
+    graph = graph_of("b", [])
+    graph.set_accept_weight(0, 1.0)
+    with pytest.raises(ValueError, match="must have no node weights"):
+        gtn.forward_score(graph)
+    assert ag.forward_score(graph) is not None
+
+
 @guide("A large lazy product prints")
 @guide("A product with emissions that may have more than 4096 arcs")
 def _(_):

@@ -34,6 +34,11 @@ def load(file_name: FileName) -> Graph:
 
 def savetxt(file_name: FileName, graph: ag.Graph) -> None:
     """Save a graph as text; float32 weights read back exactly."""
+    if graph.has_node_weights():
+        raise ValueError(
+            "savetxt: the graph must have no node weights, which gtn does not have, but "
+            f"it has {graph.num_weights() - graph.num_arcs()}; save keeps them"
+        )
     src, dst, ilabel, olabel, weight = graph.arcs()
     # arcgrad also writes float64 weights and trailing nodes without arcs, which gtn cannot read.
     plain = ag.Graph.from_arrays(
