@@ -3,6 +3,7 @@
 
 #include "arcgrad/io/foreign.h"
 #include "arcgrad/io/formats.h"
+#include "arcgrad/runtime/interrupt_poll.h"
 
 // The binary format of gtn: the numbers of nodes, arcs, start and accept nodes, the start and the
 // accept nodes, four numbers per arc (src dst ilabel olabel), then the weights as floats. It has no
@@ -45,7 +46,9 @@ Graph parse_gtn(std::string_view bytes, const char* op, const std::string& name)
   const auto rows = reader.take(static_cast<uint64_t>(num_arcs), 4 * sizeof(int32_t));
   for (Column* column : {&arrays.src, &arrays.dst, &arrays.ilabel, &arrays.olabel})
     column->resize(static_cast<size_t>(num_arcs));
+  InterruptPoll poll;
   for (size_t a = 0; a < arrays.src.size(); ++a) {
+    poll();
     int32_t row[4];
     std::memcpy(row, rows.data() + a * sizeof(row), sizeof(row));
     arrays.src[a] = row[0];
@@ -85,7 +88,9 @@ std::string write_gtn(const char* op, const Graph& graph) {
   put_ids(topology.accept());
   const auto src = topology.src(), dst = topology.dst();
   const auto ilabel = topology.ilabel(), olabel = topology.olabel();
+  InterruptPoll poll;
   for (size_t a = 0; a < src.size(); ++a) {
+    poll();
     const int32_t row[] = {src[a], dst[a], ilabel[a], olabel[a]};
     put_ids(row);
   }
