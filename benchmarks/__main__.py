@@ -12,7 +12,17 @@ from .harness import Report, Settings, clear_progress, environment, is_busy, rep
 
 CASES = (
     *("forward", "compose", "construct", "second_order", "batch", "slope"),
-    *("trellis", "losses", "convolution", "ngram", "pieces", "decode", "threads", "small"),
+    *(
+        "trellis",
+        "losses",
+        "convolution",
+        "ngram",
+        "pieces",
+        "decode",
+        "threads",
+        "small",
+        "normal_forms",
+    ),
     *("backoff", "lattices", "text", "decoder", "files"),
 )
 
