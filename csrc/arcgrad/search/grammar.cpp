@@ -80,6 +80,7 @@ class GraphGrammar final : public Grammar {
               weights_[a]);
       is_negative_ = is_negative_ && weights_[a] <= 0.0;
     }
+    failures_ = find_failures(kGraphOp, graph_.topology(), Side::input);
     rank_epsilons();
   }
 
@@ -105,12 +106,30 @@ class GraphGrammar final : public Grammar {
       return number(reached);
     }
     float end_score(uint32_t state) override {
-      double score = kNegInf;
       const Topology& topology = grammar_.graph_.topology();
-      for (const auto& [node, residual] : *subsets_[state])
+      const Failures* const failures = grammar_.failures_;
+      double score = kNegInf;
+      const auto end = [&](int32_t node, double residual) {
         if (topology.is_accept(node))
           score = grammar_.combine(score,
                                    residual + grammar_.node_weight(topology.accept_weight(node)));
+      };
+      for (auto [node, residual] : *subsets_[state]) {
+        if (failures == nullptr || failures->ends(node)) {
+          end(node, residual);
+          continue;
+        }
+        while (node >= 0 && !failures->ends(node)) {
+          const int32_t parent = failures->parent(node);
+          if (parent >= 0) residual += grammar_.weights_[failures->arc(node)];
+          node = parent;
+        }
+        if (node < 0) continue;
+        Reached reached;
+        add(reached, node, residual);
+        follow_epsilons(reached);
+        for (const auto& [place, value] : reached) end(place.second, value);
+      }
       return static_cast<float>(score);
     }
 
@@ -125,21 +144,36 @@ class GraphGrammar final : public Grammar {
       const auto [known, is_new] = reached.try_emplace({grammar_.rank_[node], node}, score);
       if (!is_new) known->second = grammar_.combine(known->second, score);
     }
-    /// Takes all arcs of a node with a label.
-    void follow(Reached& reached, int32_t node, double score, int32_t label) const {
+    /// Takes the arcs of a node with a label; whether there are any.
+    bool take(Reached& reached, int32_t node, double score, int32_t label) const {
       const auto begin = index_.label.begin() + index_.offset[node];
       const auto end = index_.label.begin() + index_.offset[node + 1];
-      for (auto at = std::lower_bound(begin, end, label); at != end && *at == label; ++at) {
+      const auto first = std::lower_bound(begin, end, label);
+      for (auto at = first; at != end && *at == label; ++at) {
         const auto slot = at - index_.label.begin();
         add(reached, index_.dst[slot], score + grammar_.weights_[index_.arc[slot]]);
       }
+      return first != end && *first == label;
+    }
+    /// Takes all arcs that match a label at a node: its own, its rest arcs, or those of the node
+    /// that it backs off to.
+    void follow(Reached& reached, int32_t node, double score, int32_t label) const {
+      const Failures* const failures = grammar_.failures_;
+      while (!take(reached, node, score, label) && failures != nullptr && label != kEpsilon) {
+        if (take(reached, node, score, kRho) || failures->parent(node) < 0) return;
+        score += grammar_.weights_[failures->arc(node)];
+        node = failures->parent(node);
+      }
+    }
+    void follow_epsilons(Reached& reached) const {
+      // Nodes that are added come later in the order.
+      for (const auto& [place, score] : reached) take(reached, place.second, score, kEpsilon);
     }
 
     /// The number of the state with these scores and those that epsilon arcs add, and their common
     /// score.
     GrammarStep number(Reached& reached, bool is_start = false) {
-      // Nodes that are added come later in the order.
-      for (const auto& [place, score] : reached) follow(reached, place.second, score, kEpsilon);
+      follow_epsilons(reached);
       // Residuals of the start are scores.
       double common = is_start ? 0.0 : kNegInf;
       if (!is_start)
@@ -194,6 +228,7 @@ class GraphGrammar final : public Grammar {
   }
 
   Graph graph_;
+  const Failures* failures_ = nullptr;  // null without failure and rest arcs
   std::vector<double> weights_;
   std::vector<int32_t> rank_;
   Semiring semiring_;
