@@ -158,6 +158,7 @@ def test_ids_are_one_more_than_labels_as_in_openfst(tmp_path):
         (b"a 1\na 2", "each symbol of .* must occur once"),
         (b"a 1\nb 1", "each id of .* must occur once"),
         (b"\xff 1", "UTF-8"),
+        (b"\xff 0", "UTF-8"),
     ],
 )
 def test_a_damaged_file_is_refused(tmp_path, content, message):

@@ -151,11 +151,15 @@ uint64_t size_of(const Header& h) {
   return sizeof(Header) + 4 * ids + weights + symbols + sizeof(Checksum);
 }
 
-SymbolTables get_symbols(Reader& reader, const Header& h, const char* op) {
-  SymbolTables out;
-  out.input = reader.get_symbols(h.isymbols, op);
-  out.output = h.osymbols == kSame ? out.input : reader.get_symbols(h.osymbols, op);
-  return out;
+SymbolTables get_symbols(Reader& reader, const Header& h, const char* op, const std::string& name) {
+  try {
+    SymbolTables out;
+    out.input = reader.get_symbols(h.isymbols, op);
+    out.output = h.osymbols == kSame ? out.input : reader.get_symbols(h.osymbols, op);
+    return out;
+  } catch (const std::invalid_argument& error) {
+    fail(op, name, " must hold valid symbols, but ", error.what());
+  }
 }
 
 }  // namespace
@@ -192,7 +196,7 @@ Graph parse_arcgrad(std::string_view bytes, const char* op, const std::string& n
     auto topology = std::make_shared<Topology>(h.num_nodes, h.num_arcs);
     Weights weights = reader.get_weights(topology->num_arcs(), dtype);
     Graph graph(std::move(topology), std::move(weights), true);
-    if (h.isymbols + h.osymbols > 0) graph.set_symbols(get_symbols(reader, h, op));
+    if (h.isymbols + h.osymbols > 0) graph.set_symbols(get_symbols(reader, h, op, name));
     return graph;
   }
   Arrays arrays;
@@ -207,7 +211,7 @@ Graph parse_arcgrad(std::string_view bytes, const char* op, const std::string& n
   Weights weights = reader.get_weights(num_weights(h), dtype);
   // A correct checksum does not prove that the writer produced a valid graph.
   try {
-    arrays.symbols = get_symbols(reader, h, op);
+    arrays.symbols = get_symbols(reader, h, op, name);
     return Graph::from_arrays(std::move(arrays), std::move(weights));
   } catch (const std::invalid_argument& error) {
     fail(op, name, " must hold a valid graph, but ", error.what());

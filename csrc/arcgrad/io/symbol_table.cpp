@@ -79,7 +79,16 @@ SymbolTable symbols_from_text(std::string_view content, const std::string& name)
     else
       entries.push_back({symbol, id, number});
   }
-  SymbolTable table(SymbolTable::Kind::list, std::move(epsilon));
+  // Errors of a symbol name the file.
+  const auto try_symbol = [&](const auto& run) {
+    try {
+      return run();
+    } catch (const std::invalid_argument& error) {
+      fail(op, name, " must hold valid symbols, but ", error.what());
+    }
+  };
+  SymbolTable table =
+      try_symbol([&] { return SymbolTable(SymbolTable::Kind::list, std::move(epsilon)); });
   for (const Line& entry : entries) {
     poll();
     const auto label = static_cast<int32_t>(entry.id - 1);
@@ -87,7 +96,7 @@ SymbolTable symbols_from_text(std::string_view content, const std::string& name)
             quote(entry.symbol), " on line ", entry.line, " does again");
     require(!table.symbol(label), op, "each id of ", name, " must occur once, but ", entry.id,
             " on line ", entry.line, " does again");
-    table.add(op, std::string(entry.symbol), label);
+    try_symbol([&] { return table.add(op, std::string(entry.symbol), label); });
   }
   return table;
 }
