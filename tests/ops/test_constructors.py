@@ -105,7 +105,7 @@ def test_chain_graph_takes_arrays():
     [
         (([1, 2], [1]), "chain_graph: .*, but there are 1 and 2"),
         (([1, 2], None, [1.0]), "chain_graph: .*2.*, but .*1"),
-        (([1, -2],), "chain_graph: .*, but .*-2"),
+        (([1, -4],), "chain_graph: .*, but .*-4"),
     ],
 )
 def test_chain_graph_rejects_bad_lengths_and_labels(arguments, problem):

@@ -86,10 +86,12 @@ def lexicon_of_model(op: str, lm: CompactModel, labels: Labels) -> Lexicon:
 
 def read_lexicon(op: str, lexicon: Any, labels: Labels) -> Lexicon:
     """The lexicon of an argument: words, words with spellings, or a file of them."""
+    place = ""
     if isinstance(lexicon, str | os.PathLike):
+        place = f" in {os.fspath(lexicon)!r}"
         lexicon = _parse(op, lexicon)
     if isinstance(lexicon, Mapping):
-        return _spelled(op, lexicon, labels)
+        return _spelled(op, lexicon, labels, place)
     words = list(dict.fromkeys(lexicon))
     for word in words:
         if not isinstance(word, str) or not word or word.split() != [word]:
@@ -124,7 +126,7 @@ def _parse(op: str, path: str | os.PathLike[str]) -> dict[str, list[list[str]]]:
     return found
 
 
-def _spelled(op: str, lexicon: Mapping[str, Any], labels: Labels) -> Lexicon:
+def _spelled(op: str, lexicon: Mapping[str, Any], labels: Labels, place: str) -> Lexicon:
     number = {name: i for i, name in enumerate(labels.names)}
     spellings: dict[str, list[list[int]]] = {}
     bad = []
@@ -144,8 +146,8 @@ def _spelled(op: str, lexicon: Mapping[str, Any], labels: Labels) -> Lexicon:
             bad.append(word)
     if bad or not spellings:
         raise ValueError(
-            f"{op}: spellings must be lists of labels, or several such lists, but this is not true "
-            f"of {shown(bad) if bad else 'an empty lexicon'}"
+            f"{op}: spellings{place} must be lists of labels, or several such lists, but this is "
+            f"not true of {shown(bad) if bad else 'an empty lexicon'}"
         )
     return Lexicon(
         list(spellings),
