@@ -228,6 +228,29 @@ def test_a_beam_search_keeps_the_best_path(graph, frames):
             assert ag.viterbi_score(lattice).item() <= best + 1e-9
 
 
+@pytest.mark.parametrize("frames", [0, 1])
+@pytest.mark.parametrize(
+    ("start", "accept", "arcs"),
+    [
+        # Node 3 does not back off: at node 1 no failure arc leads to an end.
+        (3, {4}, [(1, 0, eps), (0, 2, eps), (3, 0, eps), (3, 1, phi), (2, 4, phi)]),
+        # Node 0 backs off to node 1, which ends the string; its epsilon arc does not.
+        (0, {1, 3}, [(0, 1, phi), (1, 2, eps), (2, 3, phi)]),
+        # Node 0 backs off to node 1 and then to node 2; the epsilon arc of node 1 is not taken.
+        (0, {2}, [(0, 1, phi), (1, 2, phi), (1, 3, eps), (3, 2, phi)]),
+    ],
+)
+def test_a_beam_search_counts_an_end_by_failure_arcs_once(start, accept, arcs, frames):
+    rows = [(src, dst, label, label, 0.0) for src, dst, label in arcs]
+    graph = build(6, {5}, accept, [*rows, (5, start, 0, 0, 0.0)])
+    if frames == 0:
+        graph = build(5, {start}, accept, rows)
+    emissions = ag.linear_graph(frames, 1, np.zeros((frames, 1)), dtype="float64")
+    lattice = ag.beam_search(graph, emissions)
+    assert language(lattice) == {((0,) * frames,) * 2: 0.0}
+    assert ag.forward_score(ag.intersect(graph, emissions)).item() == 0.0
+
+
 # Errors
 
 

@@ -45,7 +45,8 @@ class BeamSearch {
         weight_(weight),
         emission_(emission),
         pruning_(pruning),
-        slot_(static_cast<size_t>(topology.num_nodes()), -1) {}
+        num_nodes_(topology.num_nodes()),
+        slot_(static_cast<size_t>(num_nodes_) * (failures_ ? 2 : 1), -1) {}
 
   const SearchLattice<T>& run(int32_t frames, int32_t labels) {
     for (const int32_t node : topology_.start())
@@ -64,14 +65,15 @@ class BeamSearch {
       finish_frame(t, is_last);
     }
     for (const Active& active : front_)
-      if (topology_.is_accept(active.node))
-        lattice_.accept.push_back(end_of(active.id, topology_.accept_weight(active.node)));
+      if (const int32_t node = node_of(active.node); topology_.is_accept(node))
+        lattice_.accept.push_back(end_of(active.id, topology_.accept_weight(node)));
     std::ranges::sort(lattice_.accept, {}, &LatticeEnd<T>::node);
     return lattice_;
   }
 
  private:
-  /// A node of the graph that paths have reached between two frames.
+  /// A node of the graph that paths have reached between two frames. Nodes that they reach by
+  /// backing off at the end of the string are apart, `num_nodes_` higher: fewer arcs leave them.
   struct Reached {
     int32_t node;
     int32_t parent;  // of the last arc of the best path, if that is an epsilon arc, or -1
@@ -98,6 +100,8 @@ class BeamSearch {
     T weight;
   };
 
+  int32_t node_of(int32_t node) const { return node < num_nodes_ ? node : node - num_nodes_; }
+
   LatticeEnd<T> end_of(int32_t id, int32_t index) const {
     return {id, index, index < 0 ? T{0} : weight_[index]};
   }
@@ -112,22 +116,32 @@ class BeamSearch {
     return at;
   }
 
-  /// Calls `visit(slot of the index)` for the epsilon arcs of a node, which come first in the
-  /// index. After the last frame the failure arc of a node that does not end there is one, too.
+  /// Calls `visit(slot of the index, destination)` for the epsilon arcs of a node, and after the
+  /// last frame for its failure arc if the node backs off at the end of the string. After that only
+  /// arcs that end the string are left: see failure.h.
   template <class Visit>
-  void for_epsilons(int32_t node, const Visit& visit) const {
-    int32_t k = index_.offset[node];
-    if (failures_) {
-      const Failures::ArcSlots slots = failures_->slots(node);
-      if (is_last_ && slots.failure < slots.epsilon && !failures_->ends(node)) visit(slots.failure);
-      k = slots.epsilon;
+  void for_epsilons(int32_t reached, const Visit& visit) const {
+    const int32_t node = node_of(reached);
+    if (!failures_) {
+      for (int32_t k = index_.offset[node];
+           k < index_.offset[node + 1] && index_.label[k] == kEpsilon; ++k)
+        visit(k, index_.dst[k]);
+      return;
     }
-    for (; k < index_.offset[node + 1] && index_.label[k] == kEpsilon; ++k) visit(k);
+    const bool is_ending = reached != node, ends = failures_->ends(node);
+    const Failures::ArcSlots at = failures_->slots(node);
+    if (is_last_ && !ends && failures_->can_end(node))
+      visit(at.failure, index_.dst[at.failure] + num_nodes_);
+    for (int32_t k = at.epsilon; k < at.label; ++k)
+      if (!is_ending)
+        visit(k, index_.dst[k]);
+      else if (ends && failures_->ends(index_.dst[k]))
+        visit(k, index_.dst[k] + num_nodes_);
   }
 
   bool has_epsilons(int32_t node) const {
     bool has_any = false;
-    for_epsilons(node, [&](int32_t) { has_any = true; });
+    for_epsilons(node, [&](int32_t, int32_t) { has_any = true; });
     return has_any;
   }
 
@@ -244,13 +258,13 @@ class BeamSearch {
       const int32_t from = waiting.front();
       waiting.pop_front();
       reached_[from].is_waiting = false;
-      for_epsilons(reached_[from].node, [&](int32_t k) {
+      for_epsilons(reached_[from].node, [&](int32_t k, int32_t dst) {
         const T weight = weight_[index_.arc[k]];
         const double score = reached_[from].score + static_cast<double>(weight);
         if (!(score > kNegInf) || score < limit) return;
-        const int32_t known = slot_[index_.dst[k]];
+        const int32_t known = slot_[dst];
         if (known >= 0 && !improves(from, known, weight, score)) return;
-        Reached& to = enter(index_.dst[k], score);
+        Reached& to = enter(dst, score);
         to.parent = from;
         to.parent_weight = weight;
         if (has_epsilons(to.node)) wait(slot_[to.node]);
@@ -271,7 +285,7 @@ class BeamSearch {
       if (at == to) {
         require(is_tie || !(sum > 0.0), kOp,
                 "a cycle of epsilon arcs must not have a positive weight, but one through node ",
-                known.node, " has ", sum);
+                node_of(known.node), " has ", sum);
         return false;
       }
       sum += static_cast<double>(reached_[at].parent_weight);
@@ -312,8 +326,8 @@ class BeamSearch {
         kept_.push_back(static_cast<int32_t>(i));
       }
     for (const int32_t i : kept_)
-      for_epsilons(reached_[i].node, [&](int32_t k) {
-        const int32_t to = slot_[index_.dst[k]];
+      for_epsilons(reached_[i].node, [&](int32_t k, int32_t dst) {
+        const int32_t to = slot_[dst];
         const T weight = weight_[index_.arc[k]];
         if (to >= 0 && reached_[to].id >= 0 && weight > kNegInf)
           epsilon_arcs_.push_back({reached_[i].id, reached_[to].id, index_.arc[k], weight});
@@ -377,6 +391,7 @@ class BeamSearch {
   const T* weight_;
   const T* emission_;
   Pruning pruning_;
+  int32_t num_nodes_;
   /// The index in `reached_` of each node of the graph, or -1.
   Column slot_;
   std::vector<Reached> reached_;
