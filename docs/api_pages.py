@@ -16,10 +16,8 @@ ROOT = Path(__file__).parents[1]
 # The pages of names that are not operations. A name that stands nowhere is an error.
 OTHERS = {
     "Graphs": (
-        *("Graph", "Arc", "epsilon", "SymbolTable", "linear_graph", "linear_graphs"),
-        "scalar_graph",
-        *("chain_graph", "levenshtein_graph", "random_graph"),
-        *("chain_graph", "Encoder"),
+        *("Graph", "Arc", "epsilon", "phi", "rho", "SymbolTable", "linear_graph", "linear_graphs"),
+        *("scalar_graph", "chain_graph", "levenshtein_graph", "random_graph", "Encoder"),
     ),
     "Strings": ("string", "paths", "edit_distance"),
     "Descriptions": ("info", "GraphInfo", "arc_sources"),

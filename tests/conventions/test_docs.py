@@ -1,6 +1,7 @@
 """Guides name files that exist and show code that is in the tree; decisions are complete."""
 
 import importlib
+import inspect
 import re
 from pathlib import Path
 
@@ -108,3 +109,11 @@ def test_programs_of_the_migration_guide_run():
     ):
         exec(program, scope)
     assert scope["loss"].shape == (4,)
+
+
+def test_every_public_name_has_a_page_of_the_reference(monkeypatch):
+    monkeypatch.syspath_prepend(str(DOCS))
+    public = [name for name in ag.__all__ if not inspect.ismodule(getattr(ag, name))]
+    names = [name for name in public if not name.startswith("__")]
+    pages = importlib.import_module("api_pages").groups(ag, names)
+    assert sorted(name for page in pages.values() for name in page) == sorted(names)
