@@ -8,7 +8,7 @@
 
 #include <mutex>
 
-#include "arcgrad/search/beam_decoder.h"
+#include "arcgrad/search/beam_stream.h"
 #include "common.h"
 
 namespace arcgrad::bindings {
