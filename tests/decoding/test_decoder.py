@@ -293,6 +293,14 @@ def test_a_decoder_of_the_phones_of_a_dictionary_file(tmp_path):
         ),
         (lambda: CTCDecoder(["", "x"], model(2)), "labels must spell the words .* they spell none"),
         (
+            lambda: CTCDecoder(LABELS, lexicon={"ab": "ab", "a": 3, "b": None}),
+            "spellings must be lists of labels, .* but this is not true of 'a', 'b'$",
+        ),
+        (
+            lambda: CTCDecoder(LABELS, ag.Graph(), ["a"]),
+            "a grammar must have nodes, but the graph has none",
+        ),
+        (
             lambda: CTCDecoder(LABELS, ag.chain_graph([0], [1]), ["a"]),
             "a grammar must be an acceptor",
         ),

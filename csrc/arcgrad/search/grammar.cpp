@@ -247,6 +247,7 @@ std::unique_ptr<Grammar> ngram_grammar(std::shared_ptr<const NgramModel> model,
 }
 
 std::unique_ptr<Grammar> graph_grammar(const Graph& graph, Semiring semiring, int32_t unknown) {
+  require(graph.num_nodes() > 0, kGraphOp, "a grammar must have nodes, but the graph has none");
   require(graph.topology().is_acceptor(), kGraphOp,
           "a grammar must be an acceptor, but input and output labels of some arc differ; use "
           "project_input");

@@ -131,6 +131,9 @@ def _spelled(op: str, lexicon: Mapping[str, Any], labels: Labels, place: str) ->
     spellings: dict[str, list[list[int]]] = {}
     bad = []
     for word, listed in lexicon.items():
+        if not isinstance(listed, Iterable):
+            bad.append(word)
+            continue
         ways = [*listed] if not isinstance(listed, str) else [listed]
         if not ways or not isinstance(ways[0], list | tuple | str) or _is_one(ways, number):
             ways = [ways]
