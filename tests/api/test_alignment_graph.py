@@ -359,5 +359,5 @@ def test_invalid_target_graphs_are_errors(call, message):
 
 def test_an_epsilon_cycle_of_a_target_that_diverges_is_an_error():
     target = build(2, {0}, {1}, [(0, 0, eps, eps, 0.5), (0, 1, 1)])
-    with pytest.raises(ValueError, match=r"remove: .*, but"):
+    with pytest.raises(ValueError, match=r"alignment_graph: .*, but"):
         alignment_graph(Tokens.asg(2), target)

@@ -191,6 +191,28 @@ def test_weights_must_be_numbers(op):
         op(ag.chain_graph([1], weights=[math.nan]))
 
 
+REMOVE_EPSILONS = {
+    **{
+        op.__name__: op
+        for op in (
+            *(ag.determinize, ag.disambiguate, ag.optimize, ag.synchronize),
+            *(ag.epsilon_normalize, ag.remove),
+        )
+    },
+    "equivalent": lambda graph: ag.equivalent(ag.chain_graph([1]), graph),
+}
+
+
+@pytest.mark.parametrize("name", REMOVE_EPSILONS)
+def test_errors_of_removed_epsilons_begin_with_the_op(name):
+    call = REMOVE_EPSILONS[name]
+    with pytest.raises(ValueError, match=f"^{name}: weights must be finite or -inf, but arc 0"):
+        call(ag.chain_graph([ag.epsilon], weights=[math.nan]))
+    diverging = build(2, [0], [1], [(0, 0, ag.epsilon, ag.epsilon, 1.0), (0, 1, 1, 1, 0.0)])
+    with pytest.raises(ValueError, match=f"^{name}: the sum over paths must converge"):
+        call(diverging)
+
+
 # encode and decode
 
 

@@ -2,6 +2,7 @@
 #include "arcgrad/algorithms/node_limit.h"
 #include "arcgrad/algorithms/subset_construction.h"
 #include "arcgrad/ops.h"
+#include "arcgrad/ops/remove.h"
 
 namespace arcgrad {
 
@@ -9,7 +10,7 @@ Graph determinize(const Graph& graph, Semiring semiring, std::optional<int64_t> 
   constexpr char kOp[] = "determinize";
   require_no_failures(kOp, graph.topology());
   const int64_t limit = node_limit(kOp, graph, max_nodes);
-  const Graph removed = remove(graph, kEpsilon, kEpsilon, semiring);
+  const Graph removed = remove_epsilons(kOp, graph, semiring);
   return construct_subsets(removed, LabelCodes(removed.topology()),
                            {.op = kOp,
                             .semiring = semiring,

@@ -3,6 +3,7 @@
 #include "arcgrad/algorithms/pair_graph.h"
 #include "arcgrad/algorithms/subset_construction.h"
 #include "arcgrad/ops.h"
+#include "arcgrad/ops/remove.h"
 
 namespace arcgrad {
 
@@ -10,7 +11,7 @@ Graph disambiguate(const Graph& graph, Semiring semiring, std::optional<int64_t>
   constexpr char kOp[] = "disambiguate";
   require_no_failures(kOp, graph.topology());
   const int64_t limit = node_limit(kOp, graph, max_nodes);
-  const Graph removed = remove(graph, kEpsilon, kEpsilon, semiring);
+  const Graph removed = remove_epsilons(kOp, graph, semiring);
   const LabelCodes codes(removed.topology());
   const PairGraph pairs(kOp, removed.topology(), codes.of_arcs());
   return construct_subsets(

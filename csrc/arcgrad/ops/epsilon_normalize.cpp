@@ -2,6 +2,7 @@
 #include "arcgrad/algorithms/label_delay.h"
 #include "arcgrad/algorithms/node_limit.h"
 #include "arcgrad/ops.h"
+#include "arcgrad/ops/remove.h"
 
 namespace arcgrad {
 
@@ -11,7 +12,7 @@ Graph epsilon_normalize(const Graph& graph, Side side, Semiring semiring,
   require_no_failures(kOp, graph.topology());
   const int64_t limit = node_limit(kOp, graph, max_nodes);
   const DelayRule rule = side == Side::input ? DelayRule::with_input : DelayRule::with_output;
-  return remove(delay_labels(kOp, graph, rule, limit), kEpsilon, kEpsilon, semiring);
+  return remove_epsilons(kOp, delay_labels(kOp, graph, rule, limit), semiring);
 }
 
 }  // namespace arcgrad

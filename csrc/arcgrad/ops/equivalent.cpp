@@ -13,6 +13,7 @@
 #include "arcgrad/algorithms/path_scores.h"
 #include "arcgrad/algorithms/subset_construction.h"
 #include "arcgrad/ops.h"
+#include "arcgrad/ops/remove.h"
 #include "arcgrad/runtime/grad_mode.h"
 
 // Both graphs are made deterministic. A string then leads to one node of each. If a pair of nodes
@@ -27,9 +28,8 @@ constexpr char kOp[] = "equivalent";
 
 /// The form in which graphs are compared. Throws if it has more than `max_nodes`.
 Graph canonical(const Graph& graph, bool is_transducer, Semiring semiring, int64_t max_nodes) {
-  const Graph removed =
-      remove(is_transducer ? delay_labels(kOp, graph, DelayRule::pairs, max_nodes) : graph,
-             kEpsilon, kEpsilon, semiring);
+  const Graph removed = remove_epsilons(
+      kOp, is_transducer ? delay_labels(kOp, graph, DelayRule::pairs, max_nodes) : graph, semiring);
   return construct_subsets(
       removed, LabelCodes(removed.topology()),
       {.op = kOp, .semiring = semiring, .max_nodes = max_nodes, .is_original = false});

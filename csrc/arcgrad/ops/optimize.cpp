@@ -2,6 +2,7 @@
 #include "arcgrad/algorithms/label_codes.h"
 #include "arcgrad/algorithms/subset_construction.h"
 #include "arcgrad/ops.h"
+#include "arcgrad/ops/remove.h"
 #include "arcgrad/runtime/error.h"
 
 namespace arcgrad {
@@ -14,7 +15,7 @@ Graph optimize(const Graph& graph, Semiring semiring, double max_growth) {
   const auto is_small = [&](const Graph& result) {
     return result.num_arcs() <= max_growth * useful.num_arcs();
   };
-  const Graph removed = remove(useful, kEpsilon, kEpsilon, semiring);
+  const Graph removed = remove_epsilons(kOp, useful, semiring);
   if (!is_small(removed)) return useful;
   // A connected graph has at most one node more than arcs.
   const Graph deterministic =

@@ -1,3 +1,5 @@
+#include "arcgrad/ops/remove.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -41,8 +43,9 @@ struct EpsilonClosure {
 /// The epsilon closures of some nodes and the distances to the nodes they reach.
 class EpsilonClosures {
  public:
-  EpsilonClosures(const Graph& graph, const ArcActions& actions, Semiring semiring)
-      : graph_(graph),
+  EpsilonClosures(const char* op, const Graph& graph, const ArcActions& actions, Semiring semiring)
+      : op_(op),
+        graph_(graph),
         semiring_(semiring),
         matters_(static_cast<size_t>(graph.num_nodes()), 0),
         removed_begin_(matters_.size() + 1),
@@ -122,14 +125,13 @@ class EpsilonClosures {
     Weights weights = Weights::zeros(static_cast<int64_t>(arcs_.size()), graph_.dtype());
     ArcMap::gather(arcs_).apply(graph_.weights(), weights, 1.0);
     PathScores scores(std::make_shared<Topology>(std::move(arrays_)), weights, sources_,
-                      {.op = "remove",
+                      {.op = op_,
                        .semiring = semiring_,
                        .keep = tracks(graph_),
                        .targets = targets_,
                        .exact_sums = true,
                        .names = names_});
-    return record_distances("remove", graph_,
-                            {std::move(scores), std::move(arcs_), std::move(targets_)},
+    return record_distances(op_, graph_, {std::move(scores), std::move(arcs_), std::move(targets_)},
                             graph_.dtype());
   }
 
@@ -150,9 +152,8 @@ class EpsilonClosures {
       if (matters_[names_[i]]) targets_.push_back(static_cast<int32_t>(i));
     closure.end = static_cast<int32_t>(targets_.size());
     poll_(std::ssize(arcs_) - first_arc);
-    require_size("remove", "nodes reached over removed arcs",
-                 static_cast<int64_t>(names_.size()) + 1);
-    require_size("remove", "removed arcs to be followed", static_cast<int64_t>(arcs_.size()));
+    require_size(op_, "nodes reached over removed arcs", static_cast<int64_t>(names_.size()) + 1);
+    require_size(op_, "removed arcs to be followed", static_cast<int64_t>(arcs_.size()));
     return closure;
   }
   void add_arc(size_t src, int32_t dst, int32_t arc) {
@@ -169,6 +170,7 @@ class EpsilonClosures {
     return position_[node];
   }
 
+  const char* op_;
   const Graph& graph_;
   Semiring semiring_;
   InterruptPoll poll_;
@@ -247,20 +249,21 @@ Rerouting reroute(const Topology& t, std::span<const int32_t> start, int32_t fir
 
 }  // namespace
 
-Graph remove(const Graph& graph, int32_t ilabel, std::optional<int32_t> olabel, Semiring semiring) {
+Graph remove_as(const char* op, const Graph& graph, int32_t ilabel, std::optional<int32_t> olabel,
+                Semiring semiring) {
   const int32_t output = olabel.value_or(ilabel);
-  require(ilabel >= kEpsilon && output >= kEpsilon, "remove",
+  require(ilabel >= kEpsilon && output >= kEpsilon, op,
           "the labels must be 0 or more, or epsilon (-1), but they are ", ilabel, " and ", output);
   const Topology& t = graph.topology();
-  require_no_failures("remove", t);
+  require_no_failures(op, t);
   const auto src = t.src(), dst = t.dst(), in = t.ilabel(), out = t.olabel();
-  require_scorable("remove", expanded(t), graph.weights());
+  require_scorable(op, expanded(t), graph.weights());
   ArcActions actions(static_cast<size_t>(t.num_arcs()));
   uint8_t any = kKept;
   for (size_t a = 0; a < actions.size(); ++a)
     any |= actions[a] = static_cast<ArcAction>(int{in[a] == ilabel} & int{out[a] == output});
   if (!any) return connect(graph);
-  EpsilonClosures closures(graph, actions, semiring);
+  EpsilonClosures closures(op, graph, actions, semiring);
 
   // The new start node and its arcs come first, so that a chain stays in order.
   Column merged, start;
@@ -285,7 +288,7 @@ Graph remove(const Graph& graph, int32_t ilabel, std::optional<int32_t> olabel, 
   // the arcs of the new start node have distances before them.
   Column kept, before, after;
   Arrays arrays;
-  require_size("remove", "arcs", routes.num_arcs);
+  require_size(op, "arcs", routes.num_arcs);
   for (Column* column : {&arrays.src, &arrays.dst, &arrays.ilabel, &kept, &after})
     column->resize(static_cast<size_t>(routes.num_arcs));
   if (!t.is_acceptor()) arrays.olabel.resize(static_cast<size_t>(routes.num_arcs));
@@ -333,9 +336,13 @@ Graph remove(const Graph& graph, int32_t ilabel, std::optional<int32_t> olabel, 
   std::vector<Moved> moved{{graph, ArcMap::gather(std::move(kept))},
                            {distances, ArcMap::gather(std::move(after))}};
   if (!merged.empty()) moved.push_back({distances, ArcMap::gather(std::move(before))});
-  const Graph removed = record_moves("remove", std::move(arrays), std::move(moved));
+  const Graph removed = record_moves(op, std::move(arrays), std::move(moved));
   // Without cycles, the result of a graph without dead ends has none.
   return t.is_acyclic() && !has_dead_ends(t) ? removed : connect(removed);
+}
+
+Graph remove(const Graph& graph, int32_t ilabel, std::optional<int32_t> olabel, Semiring semiring) {
+  return remove_as("remove", graph, ilabel, olabel, semiring);
 }
 
 }  // namespace arcgrad

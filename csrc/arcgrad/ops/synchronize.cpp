@@ -2,6 +2,7 @@
 #include "arcgrad/algorithms/label_delay.h"
 #include "arcgrad/algorithms/node_limit.h"
 #include "arcgrad/ops.h"
+#include "arcgrad/ops/remove.h"
 
 namespace arcgrad {
 
@@ -9,7 +10,7 @@ Graph synchronize(const Graph& graph, Semiring semiring, std::optional<int64_t> 
   constexpr char kOp[] = "synchronize";
   require_no_failures(kOp, graph.topology());
   const int64_t limit = node_limit(kOp, graph, max_nodes);
-  return remove(delay_labels(kOp, graph, DelayRule::pairs, limit), kEpsilon, kEpsilon, semiring);
+  return remove_epsilons(kOp, delay_labels(kOp, graph, DelayRule::pairs, limit), semiring);
 }
 
 }  // namespace arcgrad

@@ -9,6 +9,7 @@
 #include "arcgrad/algorithms/batch.h"
 #include "arcgrad/autograd/arc_map.h"
 #include "arcgrad/ops.h"
+#include "arcgrad/ops/remove.h"
 #include "arcgrad/runtime/error.h"
 #include "arcgrad/runtime/interrupt_poll.h"
 
@@ -385,7 +386,8 @@ Graph alignment_graph(const Tokens& tokens, const Graph& target, bool outputs) {
       fail(op, "a label of the target must be ", tokens.rules().describe_tokens(),
            ", but the label of arc ", a, " is ", labels[a]);
   }
-  const Graph connected = has_epsilon ? remove(target) : connect(target);
+  const Graph connected =
+      has_epsilon ? remove_epsilons(op, target, Semiring::log) : connect(target);
   const Lattice lattice(connected.topology());
   Aligner aligner(op, tokens.rules(), lattice);
   if (outputs) {
