@@ -42,6 +42,13 @@ assert expected == 0.75
 print("done")
 """
 
+# Strings of 0 and 1 with a 1 at the 28th place from the end: 2^28 sets of nodes.
+MANY_SETS = (
+    "n = np.repeat(np.arange(1, 28), 2)\n"
+    "a = ag.Graph.from_arrays([0, 0, 0, *n], [0, 0, 1, *n + 1], [0, 1, 1, *[0, 1] * 27],"
+    " start=[0], accept={accept})"
+)
+
 CASES = {
     "compose": (
         "a, b = random_graph(30_000, 150_000), random_graph(30_000, 150_000)",
@@ -98,11 +105,32 @@ CASES = {
         "a = random_graph(1_000_000, 3_000_000)",
         "[ag.save('/dev/null', a) or ag.savetxt('/dev/null', a) for _ in range(100)]",
     ),
-    "complement": (
-        "src = np.repeat(np.arange(1, 28), 2)\n"
-        "a = ag.Graph.from_arrays([0, 0, 0, *src], [0, 0, 1, *src + 1], [0, 1, 1, *[0, 1] * 27],"
-        " start=[0], accept=[28])",
-        "ag.complement(a, [0, 1])",
+    "complement": (MANY_SETS.format(accept=[28]), "ag.complement(a, [0, 1])"),
+    "determinize": (MANY_SETS.format(accept=[28]), "ag.determinize(a, max_nodes=10**9)"),
+    "disambiguate": (
+        MANY_SETS.format(accept=[*range(29)]),
+        "ag.disambiguate(a, 'tropical', max_nodes=10**9)",
+    ),
+    "pairs of nodes in disambiguate": (
+        "a = random_graph(20_000, 80_000)",
+        "ag.disambiguate(a, max_nodes=10**9)",
+    ),
+    "equivalent": (MANY_SETS.format(accept=[28]), "ag.equivalent(a, a, max_nodes=10**9)"),
+    "synchronize": (
+        "n = np.repeat(np.arange(40), 2)\n"
+        "a = ag.Graph.from_arrays(n, n + 1, [-1] * 80, [0, 1] * 40, start=[0], accept=[40])",
+        "ag.synchronize(a, max_nodes=10**9)",
+    ),
+    "minimize": (
+        "n = np.repeat(np.arange(1_000_000), 2)\n"
+        "a = ag.Graph.from_arrays(n, rng.permutation(n), [0, 1] * 1_000_000,"
+        " weight=rng.uniform(-1, 0, len(n)).astype(np.float32), start=[0], accept=[1])",
+        "[ag.minimize(a) for _ in range(50)]",
+    ),
+    "push": ("a = random_graph(4_000, 400_000, low=-8.0)", "ag.push(a)"),
+    "push labels": (
+        "a = random_graph(1_000_000, 3_000_000, low=-9.0)",
+        "[ag.push(a, weights=False, labels=True) for _ in range(50)]",
     ),
     "rewrite": (
         "words = {''.join(map(chr, row)): '!' for row in rng.integers(97, 123, (100_000, 8))}\n"
@@ -183,7 +211,7 @@ for _ in range(3):
 found = []
 product = ag.intersect(make(), ag.linear_graph(3, 1))
 signal.signal(signal.SIGALRM, lambda *_: found.append(product.num_arcs()))
-signal.setitimer(signal.ITIMER_REAL, 0.02)
+signal.setitimer(signal.ITIMER_REAL, 0.005)  # the product takes at least 20 ms
 found.append(product.num_arcs())
 assert len(found) == 2 and found[0] == found[1], found
 print("done")
