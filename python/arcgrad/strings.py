@@ -136,7 +136,7 @@ def edit_distance(
         A scalar graph, in float64; ``inf`` if no string of one can become one of the other.
 
     Raises:
-        ValueError: As :func:`viterbi_score`.
+        ValueError: If the symbols of both graphs do not agree, or as :func:`viterbi_score`.
 
     Gradient: the edits on the best path, to ``costs`` and both graphs. Cost: that of composing the
     two graphs with the costs; for strings their product in time and memory.
@@ -200,6 +200,7 @@ def _unit_costs(x: Graph, y: Graph) -> tuple[Graph, Graph]:
             num_nodes=1,
             dtype="float64",
             calc_grad=False,
+            isymbols=x.osymbols,  # so that composing with y compares the symbols
         )
 
     marked = one_node((first, first, 0.0), (first, new, 1.0))

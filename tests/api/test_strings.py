@@ -87,6 +87,18 @@ def test_edits_of_strings_arrays_and_graphs():
     assert [distance.item() for distance in found] == [1.0, 1.0]
 
 
+def test_edits_compare_symbols():
+    def named(*symbols):
+        table = ag.SymbolTable(symbols)
+        return ag.chain_graph([table["a"]], isymbols=table)
+
+    assert ag.edit_distance(named("a", "b"), named("a", "b", "c")).item() == 0.0
+    with pytest.raises(ValueError, match="the symbols of labels that meet must agree"):
+        ag.edit_distance(named("a", "b"), named("b", "a"))
+    text = ag.text.acceptor("ab")
+    assert ag.edit_distance(text, text).item() == 0.0
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_edits_of_long_strings(seed):
     random = np.random.default_rng(seed)

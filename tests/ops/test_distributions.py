@@ -208,3 +208,13 @@ def test_node_weights_count():
     assert ag.expected(p, np.ones(2)).item() == pytest.approx(1.0)
     for impossible in (ended(-math.inf, 0.0), ended(0.0, -math.inf)):
         assert ag.kl_divergence(p, impossible).item() == math.inf
+
+
+def test_a_divergence_compares_symbols():
+    first, second = (ag.SymbolTable({"a": i, "b": 1 - i}) for i in (0, 1))
+    p, q = (ag.Graph(isymbols=symbols) for symbols in (first, second))
+    for graph in (p, q):
+        graph.add_node(start=True, accept=True)
+    with pytest.raises(ValueError, match=r"^kl_divergence: the symbols of labels"):
+        ag.kl_divergence(p, q)
+    assert ag.kl_divergence(p, p).item() == 0.0

@@ -108,6 +108,7 @@ Graph record_infinity(const Graph& p, const Graph& q) {
 Graph kl_divergence(const Graph& p, const Graph& q) {
   check("the first", p);
   check("the second", q);
+  joined(kOp, p.topology().symbols().input, q.topology().symbols().input);  // they must agree
   const auto partition = partition_of(kOp, p);
   const Topology& t = q.topology();
   if (t.start().empty() ||
