@@ -1,16 +1,41 @@
 // Bindings of normal forms and of the encoder, with their documentation.
 
+#include <nanobind/stl/tuple.h>
+
+#include <numeric>
+#include <tuple>
+
+#include "arcgrad/ops/encoder.h"
 #include "ops.h"
 
 namespace arcgrad::bindings {
 namespace {
+
+/// Whether labels and weights are encoded, and a graph whose arcs are what the codes stand for:
+/// encoding it gives the same codes.
+using EncoderState = std::tuple<bool, bool, Graph>;
+
+EncoderState state_of(const Encoder& encoder) {
+  const auto size = static_cast<size_t>(encoder.size());
+  Arrays arrays;
+  arrays.num_nodes = 1;
+  arrays.src.assign(size, 0);
+  arrays.dst.assign(size, 0);
+  arrays.ilabel.resize(size);
+  std::iota(arrays.ilabel.begin(), arrays.ilabel.end(), 0);
+  const Graph codes(std::make_shared<Topology>(std::move(arrays)),
+                    Weights::zeros(static_cast<int64_t>(size), DType::float64));
+  const Encoder::Table& table = encoder.table();
+  return {table.labels, table.weights, run_op("decode", [&] { return decode(codes, encoder); })};
+}
 
 void init_encoder(nb::module_& m) {
   nb::class_<Encoder>(m, "Encoder", explained_constructor(), R"(
 The table of :func:`encode` and :func:`decode`: which labels and weights a code stands for.
 
 Codes are numbered from 0 in the order of their first arc. Graphs that are encoded with one encoder
-have codes in common, so that they can be compared or composed.
+have codes in common, so that they can be compared or composed. A copy has the same codes, and those
+added to one later are not in the other; a pickle keeps weights without the ops that made them.
 
 >>> import arcgrad as ag
 >>> encoder = ag.Encoder()
@@ -31,8 +56,24 @@ Raises:
     ValueError: If both are False.
 )")
       .def("__len__", &Encoder::size)
-      .def("__repr__", [](const Encoder& encoder) {
-        return "Encoder of " + std::to_string(encoder.size()) + " codes";
+      .def("__repr__",
+           [](const Encoder& encoder) {
+             return "Encoder of " + std::to_string(encoder.size()) + " codes";
+           })
+      .def("__getstate__", &state_of)
+      .def(
+          "__reduce__",
+          [](nb::handle self) {
+            // Without this, pickle protocols 0 and 1 reject extension types.
+            return nb::make_tuple(nb::module_::import_("copyreg").attr("__newobj__"),
+                                  nb::make_tuple(self.type()), self.attr("__getstate__")());
+          },
+          nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"))
+      .def("__setstate__", [](Encoder& self, const EncoderState& state) {
+        const auto& [labels, weights, meanings] = state;
+        Encoder encoder(labels, weights);
+        run_op("encode", [&] { return encode(meanings, encoder); });
+        new (&self) Encoder(std::move(encoder));
       });
   m.def(
       "encode",

@@ -1,6 +1,8 @@
 """What is particular to disambiguate, synchronize, epsilon_normalize, encode and decode."""
 
+import copy
 import math
+import pickle
 from collections import defaultdict
 
 import numpy as np
@@ -252,3 +254,43 @@ def test_labels_that_are_no_codes():
         ag.decode(ag.chain_graph([0], [1]), encoder)
     with pytest.raises(ValueError, match="labels or weights must be encoded, but both are False"):
         ag.Encoder(labels=False)
+
+
+COPIES = {
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+    **{
+        f"pickle {protocol}": lambda encoder, protocol=protocol: pickle.loads(
+            pickle.dumps(encoder, protocol)
+        )
+        for protocol in range(pickle.HIGHEST_PROTOCOL + 1)
+    },
+}
+
+
+@pytest.mark.parametrize("how", COPIES)
+@pytest.mark.parametrize(("labels", "weights"), [(True, False), (False, True), (True, True)])
+def test_a_copy_of_an_encoder_has_the_same_codes(how, labels, weights):
+    table = ag.SymbolTable(["a", "b", "c"])
+    graph = ag.chain_graph([0, 1, 0, ag.epsilon], [1, 2, 2, ag.epsilon], weights=[0.1, 2, 0.1, -1])
+    graph.isymbols = table
+    encoder = ag.Encoder(labels, weights)
+    encoded = ag.encode(graph, encoder)
+    copied = COPIES[how](encoder)
+    assert len(copied) == len(encoder)
+    assert ag.equal(ag.encode(graph, copied), encoded)
+    assert len(copied) == len(encoder)
+    decoded = ag.decode(encoded, copied)
+    assert ag.equal(decoded, graph)
+    assert decoded.isymbols == table
+    ag.encode(ag.chain_graph([2], [2]), copied)
+    assert len(copied) == len(encoder) + 1
+
+
+def test_gradients_flow_through_a_copy_of_an_encoder():
+    graph = ag.chain_graph([5, 5, 6], weights=[1.0, 1.0, 2.0], calc_grad=True)
+    encoder = ag.Encoder(weights=True)
+    decoded = ag.decode(ag.encode(graph, encoder), copy.copy(encoder))
+    (gradient,) = ag.grad(ag.forward_score(decoded), [graph])
+    assert gradient.weights_to_list() == [2.0, 0.0, 1.0]
+    assert len(pickle.loads(pickle.dumps(ag.Encoder()))) == 0
