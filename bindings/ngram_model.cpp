@@ -18,7 +18,7 @@ std::shared_ptr<const NgramModel> from_arrays(const std::vector<std::string>& na
                                               const std::vector<Ints>& ngrams,
                                               const std::vector<Floats>& scores,
                                               const std::vector<Floats>& back_offs) {
-  constexpr char kOp[] = "compact";
+  constexpr const char* kOp = "compact";
   require(ngrams.size() == scores.size() && ngrams.size() == back_offs.size(), kOp,
           "there must be scores and back-off weights for each order");
   NameTable table;

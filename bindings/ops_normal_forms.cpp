@@ -173,7 +173,7 @@ linear in the arcs of the subsets.
       m, "epsilon_normalize",
       [](const Graph& graph, const std::string& side, const std::string& semiring,
          std::optional<int64_t> max_nodes) {
-        constexpr char kOp[] = "epsilon_normalize";
+        constexpr const char* kOp = "epsilon_normalize";
         return epsilon_normalize(graph, to_side(kOp, side), to_semiring(kOp, semiring), max_nodes);
       },
       R"(

@@ -7,7 +7,7 @@ namespace {
 
 Rewriting to_rewriting(const std::string& mode, const std::string& direction,
                        std::optional<int64_t> max_arcs) {
-  constexpr char kOp[] = "rewrite";
+  constexpr const char* kOp = "rewrite";
   require(mode == "obligatory" || mode == "optional", kOp,
           "the mode must be 'obligatory' or 'optional', but it is '", mode, "'");
   require(direction == "ltr" || direction == "rtl" || direction == "sim", kOp,

@@ -69,7 +69,7 @@ struct ScoreRows {
 
 /// The frames of an array [T, C].
 ScoreRows to_rows(const Scores& scores) {
-  constexpr char kOp[] = "decode";
+  constexpr const char* kOp = "decode";
   const bool is_double = scores.dtype() == nb::dtype<double>();
   require(is_double || scores.dtype() == nb::dtype<float>(), kOp,
           "scores must be float32 or float64, but they have another type");
@@ -136,7 +136,7 @@ class LockedStream {
 
 nb::tuple decode(const std::shared_ptr<const BeamDecoder>& decoder,
                  const std::vector<Scores>& scores, int64_t nbest, bool confidences) {
-  constexpr char kOp[] = "decode";
+  constexpr const char* kOp = "decode";
   require(nbest >= 1, kOp, "nbest must be 1 or more, but it is ", nbest);
   std::vector<ScoreRows> rows;
   for (const Scores& one : scores) rows.push_back(to_rows(one));

@@ -157,7 +157,7 @@ void write_file(const char* op, const std::string& file_name, std::string_view c
 
 std::string quote(std::string_view content) {
   constexpr size_t kLongest = 60;
-  constexpr char kHex[] = "0123456789abcdef";
+  constexpr const char* kHex = "0123456789abcdef";
   std::string out = "\"";
   for (const char c : content.substr(0, kLongest)) {
     const auto byte = static_cast<unsigned char>(c);

@@ -6,7 +6,7 @@
 namespace arcgrad {
 
 Graph closure(const Graph& graph) {
-  constexpr char kOp[] = "closure";
+  constexpr const char* kOp = "closure";
   require_ends(kOp, graph.topology());
   return closure_as(kOp, has_empty_path(graph.topology()) ? without_empty_path(kOp, graph) : graph);
 }

@@ -10,7 +10,7 @@ namespace arcgrad {
 // The difference between all strings of the labels, as one node with a loop per label, and the
 // graph.
 Graph complement(const Graph& graph, std::vector<int32_t> labels, std::optional<int64_t> max_arcs) {
-  constexpr char kOp[] = "complement";
+  constexpr const char* kOp = "complement";
   require_acceptor(kOp, "the graph", graph);
   for (const int32_t label : labels)
     require(label >= 0, kOp, "the labels must be 0 or more, but one is ", label);

@@ -21,7 +21,7 @@ Topology without(const Topology& topology, Side side) {
 }  // namespace
 
 Graph cross(const Graph& first, const Graph& second, std::optional<int64_t> max_arcs) {
-  constexpr char kOp[] = "cross";
+  constexpr const char* kOp = "cross";
   require_acceptor(kOp, "the first graph", first);
   require_acceptor(kOp, "the second graph", second);
   Composed composed = compose_topologies(kOp, without(first.topology(), Side::output),

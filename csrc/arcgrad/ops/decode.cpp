@@ -12,7 +12,7 @@
 namespace arcgrad {
 
 Graph decode(const Graph& graph, const Encoder& encoder) {
-  constexpr char kOp[] = "decode";
+  constexpr const char* kOp = "decode";
   Encoder::Table& table = encoder.table();
   const Topology& t = graph.topology();
   const auto codes = t.ilabel(), olabel = t.olabel();

@@ -7,7 +7,7 @@
 namespace arcgrad {
 
 Graph determinize(const Graph& graph, Semiring semiring, std::optional<int64_t> max_nodes) {
-  constexpr char kOp[] = "determinize";
+  constexpr const char* kOp = "determinize";
   require_no_failures(kOp, graph.topology());
   const int64_t limit = node_limit(kOp, graph, max_nodes);
   const Graph removed = remove_epsilons(kOp, graph, semiring);

@@ -8,7 +8,7 @@
 namespace arcgrad {
 
 Graph disambiguate(const Graph& graph, Semiring semiring, std::optional<int64_t> max_nodes) {
-  constexpr char kOp[] = "disambiguate";
+  constexpr const char* kOp = "disambiguate";
   require_no_failures(kOp, graph.topology());
   const int64_t limit = node_limit(kOp, graph, max_nodes);
   const Graph removed = remove_epsilons(kOp, graph, semiring);

@@ -22,7 +22,7 @@ int64_t Encoder::size() const {
 }
 
 Graph encode(const Graph& graph, const Encoder& encoder) {
-  constexpr char kOp[] = "encode";
+  constexpr const char* kOp = "encode";
   Encoder::Table& table = encoder.table();
   const Topology& t = graph.topology();
   const auto ilabel = t.ilabel(), olabel = t.olabel();

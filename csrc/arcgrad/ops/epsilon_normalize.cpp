@@ -8,7 +8,7 @@ namespace arcgrad {
 
 Graph epsilon_normalize(const Graph& graph, Side side, Semiring semiring,
                         std::optional<int64_t> max_nodes) {
-  constexpr char kOp[] = "epsilon_normalize";
+  constexpr const char* kOp = "epsilon_normalize";
   require_no_failures(kOp, graph.topology());
   const int64_t limit = node_limit(kOp, graph, max_nodes);
   const DelayRule rule = side == Side::input ? DelayRule::with_input : DelayRule::with_output;

@@ -8,7 +8,7 @@
 namespace arcgrad {
 
 Graph optimize(const Graph& graph, Semiring semiring, double max_growth) {
-  constexpr char kOp[] = "optimize";
+  constexpr const char* kOp = "optimize";
   require(max_growth >= 1.0, kOp, "max_growth must be 1 or more, but it is ", max_growth);
   require_no_failures(kOp, graph.topology());
   const Graph useful = connect(graph);

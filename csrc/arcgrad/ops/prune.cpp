@@ -17,7 +17,7 @@
 namespace arcgrad {
 
 Graph prune(const Graph& graph, double threshold, Semiring semiring) {
-  constexpr char kOp[] = "prune";
+  constexpr const char* kOp = "prune";
   require(threshold >= 0.0, kOp, "the threshold must be 0 or more, but it is ", threshold);
   const Topology& t = graph.topology();
   const Weights weights = graph.weights();

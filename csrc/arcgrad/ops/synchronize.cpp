@@ -7,7 +7,7 @@
 namespace arcgrad {
 
 Graph synchronize(const Graph& graph, Semiring semiring, std::optional<int64_t> max_nodes) {
-  constexpr char kOp[] = "synchronize";
+  constexpr const char* kOp = "synchronize";
   require_no_failures(kOp, graph.topology());
   const int64_t limit = node_limit(kOp, graph, max_nodes);
   return remove_epsilons(kOp, delay_labels(kOp, graph, DelayRule::pairs, limit), semiring);

@@ -9,7 +9,7 @@ namespace arcgrad {
 
 BeamDecoder::BeamDecoder(DecoderParts parts, DecoderOptions options)
     : parts_(std::move(parts)), options_(options) {
-  constexpr char kName[] = "CTCDecoder";
+  constexpr const char* kName = "CTCDecoder";
   const Tokens::Rules& rules = parts_.tokens.rules();
   const bool is_plain = rules.frames.least == 1 && rules.frames_of_label.empty() &&
                         (rules.frames.most == 1 || !rules.frames.is_limited()) &&

@@ -11,7 +11,7 @@ namespace arcgrad {
 HotwordMatcher::HotwordMatcher(const Sequences& phrases, std::span<const float> boosts,
                                int32_t boundary)
     : boundary_(boundary) {
-  constexpr char kOp[] = "hotwords";
+  constexpr const char* kOp = "hotwords";
   require(phrases.size() == boosts.size(), kOp, "there must be one boost for each phrase, but ",
           phrases.size(), " phrases have ", boosts.size(), " boosts");
   std::vector<uint32_t> order(phrases.size());

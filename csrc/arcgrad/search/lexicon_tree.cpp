@@ -11,7 +11,7 @@
 namespace arcgrad {
 
 LexiconTree::LexiconTree(const Sequences& spellings, std::span<const int32_t> words) {
-  constexpr char kOp[] = "lexicon";
+  constexpr const char* kOp = "lexicon";
   require(spellings.size() == words.size(), kOp, "there must be one word for each spelling, but ",
           spellings.size(), " spellings have ", words.size(), " words");
   require(spellings.labels.size() < size_t{1} << 31U, kOp,
