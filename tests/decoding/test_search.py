@@ -64,7 +64,9 @@ def test_lexicon(merge, separator, seed):
 @pytest.mark.parametrize("order", [1, 2, 3])
 @pytest.mark.parametrize("merge", MERGES)
 @pytest.mark.parametrize("separator", ["|", ""])
-@pytest.mark.parametrize("form", ["model", "compact", "graph", "graph with node weights"])
+@pytest.mark.parametrize(
+    "form", ["model", "compact", "graph", "graph with node weights", "graph with failure arcs"]
+)
 def test_language_model(merge, separator, order, form):
     x = scores(order + 10)
     lm = model(order)
@@ -74,6 +76,12 @@ def test_language_model(merge, separator, order, form):
         # All histories as nodes, so that the graph is exact.
         lexicon = {word: LEXICON[word] for word in lm.symbols if word in LEXICON}
         given = exact_graph(lm, list(lexicon), ends="node" in form)
+        if "failure" in form:
+            number = {lm.symbols.index(word): i for i, word in enumerate(lexicon)}
+            graph = lm.graph(backoff="failure", dtype="float64")
+            known = {ag.epsilon, ag.phi, *number}
+            other = [k for k, arc in enumerate(graph) if arc.ilabel not in known]
+            given = ag.relabel(ag.delete_arcs(graph, other), number, number)
     decoder = CTCDecoder(
         LABELS, given, lexicon, separator=separator, alpha=0.7, beta=-0.2, merge=merge, **ALL
     )

@@ -251,7 +251,6 @@ std::unique_ptr<Grammar> graph_grammar(const Graph& graph, Semiring semiring, in
   require(graph.topology().is_acceptor(), kGraphOp,
           "a grammar must be an acceptor, but input and output labels of some arc differ; use "
           "project_input");
-  require_no_failures(kGraphOp, graph.topology());
   return std::make_unique<GraphGrammar>(graph.detach(), semiring, unknown);
 }
 
