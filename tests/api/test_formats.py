@@ -503,3 +503,15 @@ def test_other_readers_name_graphs(tmp_path):
     ag.save(path, ag.chain_graph([1]), "openfst")
     with pytest.raises(ValueError, match=r"must .*, but it is a binary FST of OpenFst, which"):
         ag.ngram.load_arpa(path)
+
+
+def test_text_without_arcs_is_not_guessed(tmp_path):
+    graph = ag.Graph()
+    graph.add_node(start=True, accept=True)
+    graph.add_node(accept=True)
+    path = tmp_path / "graph.txt"
+    ag.save(path, graph, "att")
+    with pytest.raises(ValueError, match=r"OpenFst and gtn; pass format='att' or"):
+        ag.load(path)
+    assert ag.load(path, "att").accept().tolist() == [0, 1]
+    assert ag.load(path, "gtn-text").accept().tolist() == [1]

@@ -103,8 +103,13 @@ FileKind recognize_text(std::string_view text) {
            : first.size() <= 5 ? FileKind::att
                                : FileKind::unknown;
   // The start node of OpenFst's text has no arcs here, so that other lines would be useless.
-  const bool is_list = std::ranges::all_of(first, is_number);
-  return reader.next() && is_list ? FileKind::gtn_text : FileKind::att;
+  if (!std::ranges::all_of(first, is_number) || !reader.next()) return FileKind::att;
+  const Columns second = reader.columns();
+  while (reader.next())
+    if (!reader.columns().empty()) return FileKind::gtn_text;
+  // Without arcs, a start and an accept node look alike in both formats.
+  return first.size() == 1 && (second.size() == 1 || second.size() == 2) ? FileKind::ambiguous_text
+                                                                         : FileKind::gtn_text;
 }
 
 /// Whether an archive of Kaldi begins here: a name, a space, and an FST.
