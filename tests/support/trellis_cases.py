@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from gradients import direction
+from gradients import direction, like
 from spec import LOG, nodes_as_row, star, times
 from strategies import grid, one_of_each, subsets
 from strategies import weights as grid_weights
@@ -253,9 +253,25 @@ def random_array(rng, length, num_labels, *, exact=False, impossible=0.1):
 LENGTHS = st.sampled_from([5, 0, 1, 2, 3, 4, 8, 13])
 
 
+def with_node_weights(graph, rng):
+    """The same graph with random node weights, one in eight of them -inf."""
+    graph = copy.copy(graph)
+
+    def value():
+        return grid_value(rng) if rng.integers(8) else -math.inf
+
+    for node in graph.start().tolist():
+        graph.set_start_weight(node, value())
+    for node in graph.accept().tolist():
+        graph.set_accept_weight(node, value())
+    return graph
+
+
 @st.composite
 def cases(draw, kind, *, exact=False, sizes=(1, 2, 3, 9)):
     side, graph = draw(CLASSES[kind])
+    if draw(st.integers(0, 2)) == 2:
+        graph = with_node_weights(graph, np.random.default_rng(draw(st.integers(0, 1000))))
     most = max([*graph.ilabels().tolist(), *graph.olabels().tolist()], default=-1) + 1
     num_labels = max(1, most + draw(st.sampled_from([0, 0, 0, 1, -1])))
     size = draw(st.sampled_from(sizes))
@@ -285,10 +301,10 @@ def differentiate(scores, graph, emissions, *, second=True):
     inputs = [graph, *emissions]
     gradients = [weights(g) for g in ag.grad(scores, inputs)]
     if second:
-        vectors = [direction(g, phase) for phase, g in enumerate(inputs)]
+        vectors = [like(g, direction(g, phase)) for phase, g in enumerate(inputs)]
         products = [weights(g) for g in ag.hvp(scores, inputs, vectors)]
     else:
-        products = [np.zeros(g.num_arcs()) for g in inputs]
+        products = [np.zeros_like(weights(g)) for g in inputs]
     values = [score.item() for score in scores]
     return Result(values, gradients[1:], gradients[0], products[1:], products[0])
 
@@ -360,14 +376,17 @@ def log_total(graph, side, array):
         return result
 
     silent = star(matrix(label == ag.epsilon), LOG)
-    row = times(nodes_as_row(count, graph.start()), silent, LOG)
+    row = nodes_as_row(count, graph.start())
+    row[0, graph.start()] += graph.start_weights()
+    row = times(row, silent, LOG)
     for frame in array:
         following = np.full_like(row, -math.inf)
         for c, value in enumerate(frame):
             step = times(row, matrix(label == c) + value, LOG)
             following = LOG(following, step)
         row = times(following, silent, LOG)
-    return float(LOG.reduce(row[0, graph.accept()], initial=-math.inf))
+    ends = row[0, graph.accept()] + graph.accept_weights()
+    return float(LOG.reduce(ends, initial=-math.inf))
 
 
 # Arguments of many tests

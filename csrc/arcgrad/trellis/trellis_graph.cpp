@@ -15,7 +15,6 @@
 #include <numeric>
 #include <utility>
 
-#include "arcgrad/algorithms/node_weights.h"
 #include "arcgrad/runtime/error.h"
 #include "arcgrad/trellis/isa/dispatch.h"
 
@@ -91,12 +90,11 @@ TrellisGraph::TrellisGraph(const Topology& topology, Side side) {
 void TrellisGraph::build(const Topology& topology, Side side) {
   const auto src = topology.src(), dst = topology.dst(), label = topology.label(side);
   const int32_t num_nodes = topology.num_nodes();
-  num_arcs = topology.num_arcs();
-  if (topology.is_expanded())
-    for (int32_t a = 0; a < num_arcs; ++a) {
-      if (src[a] == num_nodes - 2) weighted_starts.push_back(dst[a]);
-      if (dst[a] == num_nodes - 1) weighted_accepts.push_back(src[a]);
-    }
+  const int32_t num_arcs = topology.num_arcs();
+  num_weights = topology.num_weights();
+  has_node_weights = topology.has_node_weights();
+  first_start_weight_ = topology.first_start_weight();
+  first_accept_weight_ = topology.first_accept_weight();
 
   // The only label that enters each node. In most graphs no node is entered by many labels, and
   // then nothing must be sorted.
@@ -382,12 +380,12 @@ void TrellisGraph::find_spans() {
 }
 
 std::string TrellisGraph::describe_weight(size_t index) const {
-  const size_t first_accept = static_cast<size_t>(num_arcs) - weighted_accepts.size();
-  const size_t first_start = first_accept - weighted_starts.size();
-  if (index >= first_accept)
-    return text("the accept weight of node ", weighted_accepts[index - first_accept]);
-  if (index >= first_start)
-    return text("the start weight of node ", weighted_starts[index - first_start]);
+  const auto first_start = static_cast<size_t>(first_start_weight_);
+  const auto first_accept = static_cast<size_t>(first_accept_weight_);
+  if (has_node_weights && index >= first_accept)
+    return text("the accept weight of node ", node[accept[index - first_accept]]);
+  if (has_node_weights && index >= first_start)
+    return text("the start weight of node ", node[start[index - first_start]]);
   return text("arc ", index);
 }
 
@@ -406,7 +404,7 @@ const std::shared_ptr<const TrellisGraph>& trellis_graph(const Topology& topolog
   const bool by_input = side == Side::input || topology.is_acceptor();
   return topology.memo<std::shared_ptr<const TrellisGraph>>(
       by_input ? Memo::trellis_by_input : Memo::trellis_by_output, [&] {
-        return std::make_shared<const TrellisGraph>(expanded(topology),
+        return std::make_shared<const TrellisGraph>(topology,
                                                     by_input ? Side::input : Side::output);
       });
 }

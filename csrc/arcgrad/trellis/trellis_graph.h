@@ -38,15 +38,24 @@ struct Rows {
 ///
 ///     any state v:     b[v] = sum over out-terms of g[index] * weight
 ///
-/// A frame takes one multiplication per term. A slot is the position of a label in `labels`.
+/// The weights of start and accept nodes, if there are any, are the values of their states before
+/// the first frame and the scores of ending there after the last. A frame takes one multiplication
+/// per term. A slot is the position of a label in `labels`.
 struct TrellisGraph {
   TrellisGraph(const Topology& topology, Side side);
 
   /// The numbers of emitting states, of all states (the recursion keeps one value for each), and of
-  /// arcs.
-  int32_t num_emitting = 0, num_values = 0, num_arcs = 0;
-  /// The nodes whose weights are the last arcs, if the topology is expanded().
-  std::vector<int32_t> weighted_starts, weighted_accepts;
+  /// weights: those of arcs, then those of start and accept nodes, if there are any.
+  int32_t num_emitting = 0, num_values = 0, num_weights = 0;
+  bool has_node_weights = false;
+  int32_t num_arcs() const { return first_start_weight_; }
+  /// The index of the weight of start[k], of accept[k]; -1 for weight 0.
+  int32_t start_weight(size_t k) const {
+    return has_node_weights ? first_start_weight_ + int(k) : -1;
+  }
+  int32_t accept_weight(size_t k) const {
+    return has_node_weights ? first_accept_weight_ + int(k) : -1;
+  }
   /// Names a weight in errors: an arc, or the start or accept weight of a node.
   std::string describe_weight(size_t index) const;
   /// The distinct labels of emitting states, ascending, and the slot of each emitting state.
@@ -79,6 +88,7 @@ struct TrellisGraph {
   double occupancy(int32_t frames) const;
 
  private:
+  int32_t first_start_weight_ = 0, first_accept_weight_ = 0;
   mutable ForkSafeOnce in_once_;
   mutable Rows in_;
   std::vector<bool> is_entered_;

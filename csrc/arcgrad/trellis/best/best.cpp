@@ -57,7 +57,7 @@ class BestSolver {
     std::vector<Cursor> cursors;
     for (size_t i = 0; i < examples_.size(); ++i) {
       if (out_[i]->start < 0) continue;
-      out_[i]->steps.reserve(static_cast<size_t>(examples_[i]->frames));
+      out_[i]->steps.reserve(static_cast<size_t>(examples_[i]->frames) + 2);
       cursors.push_back({i, start_[i], examples_[i]->frames});
     }
     do {
@@ -90,12 +90,20 @@ class BestSolver {
     for (size_t i = 0; i < examples_.size(); ++i) {
       if (examples_[i]->frames != left) continue;
       BestStart best;
-      for (int32_t v : graph_.trellis_graph.start)
-        best.offer(recursion_.score(row, v, i), v, left == 0 && graph_.is_accept[v]);
+      const TrellisGraph& trellis_graph = graph_.trellis_graph;
+      for (size_t k = 0; k < trellis_graph.start.size(); ++k) {
+        const int32_t v = trellis_graph.start[k];
+        const double score = recursion_.score(row, v, i);
+        best.offer(graph_.weight(trellis_graph.start_weight(k)) + score, static_cast<int32_t>(k),
+                   left == 0 && ends_first(trellis_graph, graph_.end[v], score));
+      }
       out_[i]->score = best.score();
       if (best.id() < 0) continue;
-      out_[i]->start = graph_.trellis_graph.node[best.id()];
-      start_[i] = best.id();
+      start_[i] = trellis_graph.start[best.id()];
+      out_[i]->start = trellis_graph.node[start_[i]];
+      if (trellis_graph.has_node_weights)
+        out_[i]->steps.push_back(
+            {trellis_graph.start_weight(static_cast<size_t>(best.id())), -1, kEpsilon});
     }
   }
 
@@ -158,7 +166,7 @@ class BestSolver {
       const int32_t v = cursor.state, left = cursor.left, frame = example.frames - left;
       const double* now = rows_.row(left);
       const double score = recursion_.score(now, v, cursor.lane);
-      if (left == 0 && graph_.is_accept[v] && score == 0.0) return;
+      if (left == 0 && ends_first(trellis_graph, graph_.end[v], score)) return;
       const double* next = left > 0 ? rows_.row(left - 1) : nullptr;
       const E* from = left > 0 ? emissions + frame * example.row_stride : nullptr;
       FirstArc first;
@@ -174,7 +182,7 @@ class BestSolver {
         if (weight + recursion_.score(is_emitting ? next : now, to, cursor.lane) != score) continue;
         first.offer(k, is_emitting ? trellis_graph.slot[to] : -1, arc);
       }
-      if (first.term() < 0) return;  // unreachable: one of the arcs attains the score
+      if (first.term() < 0) return add_accept_step(trellis_graph, v, *out_[cursor.lane]);
       cursor.state = out.index[first.term()];
       if (first.takes_frame()) --cursor.left;
       // The step from a state to the non-emitting state of its node has no arc.
@@ -207,16 +215,15 @@ bool has_bad_emission(const TrellisGraph& trellis_graph, const Emissions& emissi
   });
 }
 
-/// Raises unless all weights are finite or -inf. Returns whether all are 0.
+/// Raises unless all weights are finite or -inf. Returns whether those of all arcs are 0.
 bool check_weights(const char* op, const TrellisGraph& graph, const Weights& weights) {
   return dispatch(weights.dtype(), [&](auto type) {
     using W = decltype(type);
     const std::span<const W> values = weights.view<W>();
     int32_t bad = 0, other = 0;
-    for (const W w : values) {
-      bad |= w < std::numeric_limits<W>::infinity() ? 0 : 1;
+    for (const W w : values) bad |= w < std::numeric_limits<W>::infinity() ? 0 : 1;
+    for (const W w : values.first(static_cast<size_t>(graph.num_arcs())))
       other |= w == W{0} ? 0 : 1;
-    }
     for (size_t a = 0; bad && a < values.size(); ++a)
       require(values[a] < std::numeric_limits<W>::infinity(), op, graph.describe_weight(a),
               " of the graph has the weight ", values[a], ", but a weight must be finite or -inf");

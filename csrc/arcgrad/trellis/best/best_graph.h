@@ -31,8 +31,7 @@ class BestGraph {
     weight_ = arc_weights_.template view<T>().data();
     padded = (trellis_graph.num_emitting + kBestBlock - 1) / kBestBlock * kBestBlock;
     row_size = padded + trellis_graph.num_values - trellis_graph.num_emitting;
-    is_accept.resize(static_cast<size_t>(trellis_graph.num_values));
-    for (int32_t v : trellis_graph.accept) is_accept[v] = 1;
+    end = end_scores(trellis_graph, std::span<const T>(arc_weights_.template view<T>()));
     label.reserve(trellis_graph.slot.size());
     for (int32_t slot : trellis_graph.slot) label.push_back(trellis_graph.labels[slot]);
     if (loop == BestLoop::diagonals)
@@ -55,8 +54,9 @@ class BestGraph {
   const BestLoop loop;
   bool is_plain;  // every weight is 0, and the loops do not add weights
   int32_t padded, row_size;
-  std::vector<uint8_t> is_accept;  // of each state
-  std::vector<int32_t> label;      // of each emitting state
+  /// The score of ending a path in each state; -inf if none may end there.
+  std::vector<double> end;
+  std::vector<int32_t> label;  // of each emitting state
   /// How far diagonals reach beyond the emitting states.
   int32_t reach_before = 0, reach_after = 0;
   // Only the one for `loop` is set, without its scratch.

@@ -96,7 +96,7 @@ class BestRecursion {
     const TrellisGraph& trellis_graph = graph_.trellis_graph;
     std::fill_n(row, row_size(), kNegInf);
     for (int32_t v = trellis_graph.num_values; v-- > 0;) {
-      double best = graph_.is_accept[v] ? 0.0 : kNegInf;
+      double best = graph_.end[v];
       for (int32_t k = trellis_graph.out.offset[v]; k < trellis_graph.out.offset[v + 1]; ++k) {
         if (trellis_graph.out.index[k] < trellis_graph.num_emitting) continue;
         const double s =
@@ -199,7 +199,7 @@ class BestRecursion {
         if (trellis_graph.out.index[k] < trellis_graph.num_emitting)
           include(first_, trellis_graph.out.index[k]);
     for (int32_t p = 0; p < trellis_graph.num_emitting; ++p)
-      if (graph_.is_accept[p] || trellis_graph.middle[p] < trellis_graph.out.offset[p + 1])
+      if (graph_.end[p] > kNegInf || trellis_graph.middle[p] < trellis_graph.out.offset[p + 1])
         include(last_, p);
   }
 

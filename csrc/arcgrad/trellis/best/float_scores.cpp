@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "arcgrad/core/semiring.h"
+#include "arcgrad/trellis/best/alignment.h"
 
 namespace arcgrad::trellis {
 namespace {
@@ -32,7 +33,7 @@ FloatScores::FloatScores(const TrellisGraph& graph, const Weights& weights,
     : graph_(graph), examples_(examples) {
   for (const Emissions* example : examples) frames_ = std::max(frames_, example->frames);
   dispatch(weights.dtype(), [&](auto type) { set_weights(weights.view<decltype(type)>()); });
-  find_ends();
+  find_ends(weights);
   if (graph.is_dense) {
     width_ = padded(graph.num_emitting);
     for (int32_t p = 0; p < graph.num_emitting; ++p) {
@@ -61,20 +62,24 @@ void FloatScores::set_weights(std::span<const W> weights) {
     weights_[k] = out.arc[k] < 0 ? 0.0f : to_float(weights[static_cast<size_t>(out.arc[k])]);
 }
 
-void FloatScores::find_ends() {
+void FloatScores::find_ends(const Weights& weights) {
   const auto num_values = static_cast<size_t>(graph_.num_values);
   const Rows& out = graph_.out;
-  std::vector<double> ends(num_values, kNegInf);
-  std::vector<int32_t> depth(num_values);
-  int32_t deepest = 0;
-  for (int32_t v : graph_.accept) ends[v] = 0.0;
+  std::vector<double> ends = dispatch(weights.dtype(), [&](auto type) {
+    return end_scores(graph_, weights.view<decltype(type)>());
+  });
+  for (double& end : ends) end = static_cast<double>(to_float(end));
+  // Node weights are rounded as epsilon arcs are.
+  const int32_t least_depth = graph_.has_node_weights ? 1 : 0;
+  std::vector<int32_t> depth(num_values, least_depth);
+  int32_t deepest = 2 * least_depth;
   for (int32_t v = graph_.num_values; v-- > 0;) {
     for (int32_t k = graph_.middle[v]; k < out.offset[v + 1]; ++k) {
       const int32_t to = out.index[k];
       ends[v] = std::max(ends[v], static_cast<double>(weights_[k]) + ends[to]);
       depth[v] = std::max(depth[v], depth[to] + 1);
     }
-    deepest = std::max(deepest, depth[v]);
+    deepest = std::max(deepest, depth[v] + least_depth);
     most_terms_ = std::max(most_terms_, out.offset[v + 1] - out.offset[v]);
   }
   ends_.assign(ends.begin(), ends.end());
@@ -128,12 +133,12 @@ bool FloatScores::advance(int32_t left, const float* before, float* row) {
   return enter(left, row);
 }
 
-float FloatScores::find_terms(int32_t v, int32_t left, bool can_end, const float* before,
+float FloatScores::find_terms(int32_t v, int32_t left, float end_score, const float* before,
                               const float* row, size_t i, int32_t* terms, int32_t* count) {
   const int32_t begin = graph_.out.offset[v], middle = graph_.middle[v],
                 end = graph_.out.offset[v + 1];
   const double slack = 2.0 * error(left, i);
-  float best = can_end ? 0.0f : kImpossible;
+  float best = end_score;
   if (graph_.is_dense && v < graph_.num_emitting && left > 0) {
     best = table_.best_sum(width_, matrix_row(v), of_example(before, i), sums_.get());
     if (best == kImpossible) return best;

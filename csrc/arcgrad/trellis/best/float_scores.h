@@ -57,9 +57,9 @@ class FloatScores {
   bool is_useful(size_t i) const;
 
   /// Finds the terms that leave state v with `left` frames left and may be on a best path of
-  /// example i. Reads the row with `left` frames left and the row before; `can_end` says that a
-  /// path may end at v. Returns the best score; sets `terms` and `count` only if it is not -inf.
-  float find_terms(int32_t v, int32_t left, bool can_end, const float* before, const float* row,
+  /// example i. Reads the row with `left` frames left and the row before; `end` is the score of
+  /// ending a path at v. Returns the best score; sets `terms` and `count` only if it is not -inf.
+  float find_terms(int32_t v, int32_t left, float end_score, const float* before, const float* row,
                    size_t i, int32_t* terms, int32_t* count);
 
   /// For a dense graph and `left` > 0: if only one term of emitting state v may be on a best path,
@@ -96,7 +96,7 @@ class FloatScores {
   template <class W>
   void set_weights(std::span<const W> weights);
   /// Computes the scores to the end with no frame left, and the factors of step_error().
-  void find_ends();
+  void find_ends(const Weights& weights);
   /// Arranges the arcs between emitting states by source, and by destination in panels.
   void make_matrix();
   /// Adds the emissions that enter the states of a row, and sets its bounds.

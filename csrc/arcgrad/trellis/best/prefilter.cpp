@@ -29,12 +29,11 @@ namespace {
 template <class T>
 class Tracer {
  public:
-  Tracer(const TrellisGraph& graph, std::span<const T> weights,
-         const std::vector<uint8_t>& is_accept, FloatScores& scores, const Emissions& example,
-         size_t i, std::pmr::memory_resource* pool)
+  Tracer(const TrellisGraph& graph, std::span<const T> weights, const std::vector<double>& end,
+         FloatScores& scores, const Emissions& example, size_t i, std::pmr::memory_resource* pool)
       : graph_(graph),
         weights_(weights),
-        is_accept_(is_accept),
+        end_(end),
         scores_(scores),
         example_(example),
         i_(i),
@@ -97,7 +96,7 @@ class Tracer {
                   [&](int32_t term, int32_t left) { score += weight(left, term); });
         continue;
       }
-      double best = candidate.left == 0 && is_accept_[candidate.state] ? 0.0 : kNegInf;
+      double best = candidate.left == 0 ? end_[candidate.state] : kNegInf;
       for (int32_t l = candidate.first; l < candidate.end; ++l) {
         const double s = weight(candidate.left, links_[l].term) + candidates_[links_[l].to].score;
         if (s > best) best = s;
@@ -105,24 +104,30 @@ class Tracer {
       candidate.score = best;
     }
     BestStart start;
-    for (int32_t c : starts_) {
-      const Candidate& from = candidates_[c];
-      start.offer(from.score, c, from.left == 0 && is_accept_[from.state]);
+    for (size_t s = 0; s < starts_.size(); ++s) {
+      const Candidate& from = candidates_[starts_[s].candidate];
+      start.offer(own_weight(graph_.start_weight(starts_[s].index)) + from.score,
+                  static_cast<int32_t>(s),
+                  from.left == 0 && ends_first(graph_, end_[from.state], from.score));
     }
     out.score = start.score();
     if (start.id() < 0) return;
-    out.start = graph_.node[candidates_[start.id()].state];
-    out.steps.reserve(static_cast<size_t>(example_.frames));
-    for (int32_t c = start.id();;) {
+    const Start& best = starts_[static_cast<size_t>(start.id())];
+    out.start = graph_.node[candidates_[best.candidate].state];
+    out.steps.reserve(static_cast<size_t>(example_.frames) + 2);
+    if (graph_.has_node_weights)
+      out.steps.push_back({graph_.start_weight(best.index), -1, kEpsilon});
+    for (int32_t c = best.candidate;;) {
       const Candidate& candidate = candidates_[c];
-      if (candidate.left == 0 && is_accept_[candidate.state] && candidate.score == 0.0) return;
+      const double end = candidate.left == 0 ? end_[candidate.state] : kNegInf;
+      if (ends_first(graph_, end, candidate.score)) return;
       if (candidate.trail_end >= 0) {
         for_trail(candidate, false, [&](int32_t term, int32_t left) { add_step(out, term, left); });
         c = candidate.trail_end;
         continue;
       }
       FirstArc first;
-      const bool is_only = candidate.end == candidate.first + 1;
+      const bool is_only = candidate.end == candidate.first + 1 && end == kNegInf;
       for (int32_t l = candidate.first; l < candidate.end; ++l) {
         const auto& [term, to] = links_[l];
         if (!is_only && weight(candidate.left, term) + candidates_[to].score != candidate.score)
@@ -131,7 +136,7 @@ class Tracer {
         first.offer(l, to_state < graph_.num_emitting ? graph_.slot[to_state] : -1,
                     graph_.out.arc[term]);
       }
-      if (first.term() < 0) return;  // unreachable: one of the arcs attains the score
+      if (first.term() < 0) return add_accept_step(graph_, candidate.state, out);
       const Link& link = links_[first.term()];
       if (first.arc() >= 0 && first.takes_frame())
         add_step(out, link.term, candidate.left);
@@ -152,6 +157,11 @@ class Tracer {
   };
   struct Link {
     int32_t term, to;  // a term of an out-row, and the candidate it leads to
+  };
+  /// The candidate of a start node, and the index of that node among the start nodes.
+  struct Start {
+    int32_t candidate;
+    size_t index;
   };
 
   /// A trail is a stretch of frames with a single candidate each, of which only the states are
@@ -195,11 +205,14 @@ class Tracer {
 
   void add_starts() {
     float best = FloatScores::kImpossible;
-    for (int32_t v : graph_.start) best = std::max(best, find_terms(v));
+    const auto score = [&](size_t k) {
+      return static_cast<float>(own_weight(graph_.start_weight(k))) + find_terms(graph_.start[k]);
+    };
+    for (size_t k = 0; k < graph_.start.size(); ++k) best = std::max(best, score(k));
     if (best == FloatScores::kImpossible) return;
     const float lowest = FloatScores::lowest(best, 2.0 * scores_.error(left_, i_));
-    for (int32_t v : graph_.start)
-      if (find_terms(v) >= lowest) starts_.push_back(add(v, left_));
+    for (size_t k = 0; k < graph_.start.size(); ++k)
+      if (score(k) >= lowest) starts_.push_back({add(graph_.start[k], left_), k});
     // Emitting start states are expanded in this row.
     emitting_.swap(next_emitting_);
     next_emitting_.clear();
@@ -207,8 +220,8 @@ class Tracer {
 
   /// Finds the terms of a state of this row that may be on a best path; returns its score.
   float find_terms(int32_t v) {
-    return scores_.find_terms(v, left_, left_ == 0 && is_accept_[v], before_, row_, i_,
-                              near_.data(), &num_near_);
+    const float end = left_ == 0 ? static_cast<float>(end_[v]) : FloatScores::kImpossible;
+    return scores_.find_terms(v, left_, end, before_, row_, i_, near_.data(), &num_near_);
   }
 
   int32_t add(int32_t state, int32_t left) {
@@ -243,10 +256,15 @@ class Tracer {
     candidates_[c].end = static_cast<int32_t>(links_.size());
   }
 
+  /// The weight of an arc or a node weight of the graph; 0 for -1.
+  T own_weight(int32_t index) const {
+    return index < 0 ? T{0} : weights_[static_cast<size_t>(index)];
+  }
+
   /// The weight of an arc of the product with `left` frames left, rounded to T as in the product.
   T weight(int32_t left, int32_t term) const {
     const int32_t to = graph_.out.index[term], arc = graph_.out.arc[term];
-    const T own = arc < 0 ? T{0} : weights_[static_cast<size_t>(arc)];
+    const T own = own_weight(arc);
     if (to >= graph_.num_emitting) return own;
     const int64_t at = (example_.frames - left) * example_.row_stride +
                        graph_.labels[graph_.slot[to]] * example_.col_stride;
@@ -257,7 +275,7 @@ class Tracer {
 
   const TrellisGraph& graph_;
   std::span<const T> weights_;
-  const std::vector<uint8_t>& is_accept_;
+  const std::vector<double>& end_;  // the score of ending a path in each state
   FloatScores& scores_;
   const Emissions& example_;
   const size_t i_;
@@ -266,10 +284,10 @@ class Tracer {
   int64_t visited_ = 0, most_visited_;
   std::pmr::vector<Candidate> candidates_;
   std::pmr::vector<Link> links_;
-  /// Candidates. `order_` has all of them in topological order.
-  std::pmr::vector<int32_t> starts_, order_;
-  std::pmr::vector<int32_t> at_;    // the last candidate of each state
-  std::pmr::vector<int32_t> near_;  // terms that find_terms() found
+  std::pmr::vector<Start> starts_;
+  std::pmr::vector<int32_t> order_;  // all candidates in topological order
+  std::pmr::vector<int32_t> at_;     // the last candidate of each state
+  std::pmr::vector<int32_t> near_;   // terms that find_terms() found
   int32_t num_near_ = 0;
   /// The first candidate of the current trail, its current state, and its states by frames left.
   int32_t trail_begin_ = 0, trail_state_ = kNone;
@@ -299,13 +317,12 @@ std::vector<bool> prefilter_best(const TrellisGraph& graph, const Weights& weigh
   std::vector<bool> found(examples.size(), false);
   if (!scores.begin(rows.row(0)) || !rows.make(advance)) return found;
 
-  std::vector<uint8_t> is_accept(static_cast<size_t>(graph.num_values));
-  for (int32_t v : graph.accept) is_accept[v] = 1;
+  const std::vector<double> end = end_scores(graph, weights.view<T>());
   std::pmr::monotonic_buffer_resource pool;
   std::vector<Tracer<T>> tracers;
   tracers.reserve(examples.size());
   for (size_t i = 0; i < examples.size(); ++i)
-    tracers.emplace_back(graph, weights.view<T>(), is_accept, scores, *examples[i], i, &pool);
+    tracers.emplace_back(graph, weights.view<T>(), end, scores, *examples[i], i, &pool);
   int32_t left = scores.frames();
   do {
     // The traces of all examples advance together, so that their cache misses overlap.

@@ -124,19 +124,17 @@ class HvpRecursion {
 
   /// Computes the exponent of the score of each example, or 0 if it has no path.
   void find_totals() {
-    const TangentScores begin = graph_.begin.at(0), end = graph_.end.at(0);
+    const TangentScores end = graph_.end.at(0);
     for (int32_t l = 0; l < num_examples(); ++l) {
       ScaledSum sum;
-      if (frames(l) == 0) {
-        for (int32_t n : trellis_graph_.accept) sum.add(begin.mantissa[n], begin.exponent[n]);
-      } else {
+      if (frames(l) > 0) {
         const TangentScores last = v(frames(l));
         for (int32_t p = 0; p < trellis_graph_.num_emitting; ++p) {
           const int64_t at = int64_t{p} * lanes_ + l;
           sum.add(last.mantissa[at] * end.mantissa[p], last.exponent[at] + end.exponent[p]);
         }
       }
-      const Scaled total = sum.get();
+      const Scaled total = frames(l) > 0 ? sum.get() : graph_.factor.empty;
       is_possible_[l] = !total.is_zero();
       unit_[l] = total.is_zero() ? 0.0 : total.exponent;
       if (frames(l) == 0 && is_possible_[l]) finish_empty(l, total);
@@ -148,16 +146,23 @@ class HvpRecursion {
   void finish_empty(int32_t lane, const Scaled& total) {
     const TangentScores begin = graph_.begin.at(0);
     WeightedMean mean;
-    for (int32_t n : trellis_graph_.accept)
-      mean.add(begin.mantissa[n], begin.exponent[n], begin.tangent[n]);
+    for (size_t k = 0; k < trellis_graph_.accept.size(); ++k) {
+      const int32_t n = trellis_graph_.accept[k], index = trellis_graph_.accept_weight(k);
+      const Scaled weight = graph_.factor.weight(index);
+      mean.add(begin.mantissa[n] * weight.mantissa, begin.exponent[n] + weight.exponent,
+               begin.tangent[n] + graph_.tangent_of(index));
+    }
     jvps_[lane] = mean.get();
     const HvpScores scores(int64_t{trellis_graph_.num_values} * lanes_);
     copy_all(graph_.begin, scores.at(0));
-    add_last_arcs(lane, scores.at(0), mean.get(), examples_[lane].scale / total.mantissa);
+    const double scale = examples_[lane].scale / total.mantissa;
+    add_last_arcs(lane, scores.at(0), mean.get(), scale);
+    copy_all(graph_.end, scores.at(0));
+    add_start_weights(lane, scores.at(0), mean.get(), scale);
   }
 
   void go_back() {
-    PerLane mean, scale;
+    PerLane mean{}, scale{};
     for (int32_t t = frames_; t >= 1; --t) {
       PerLane total{}, tangent_sum{};
       if (t % kFramesPerPoll == 0) poll_interrupt();
@@ -190,6 +195,10 @@ class HvpRecursion {
       const HvpArcs arcs{unit_.data(), centers_[t].data(), scale.data(), nullptr};
       step_back(t, arcs);
     }
+    if (frames_ == 0 || graph_.is_diagonal) return;
+    for (int32_t l = 0; l < num_examples(); ++l)
+      if (frames(l) > 0 && is_possible_[l])
+        add_start_weights(l, b_.at(0), centers_[1][l], scale[l]);
   }
 
   /// Goes back from frame t to the frame before.
@@ -212,6 +221,7 @@ class HvpRecursion {
       arcs.sums = sums_.data();
       rows_.backward(graph_.out, 0, num_values, num_emitting, g.at(0), graph_.begin.at(0), arcs,
                      b.at(0));
+      if (is_possible_[0]) add_start_weights(0, b.at(0), centers_[1][0], arcs.scale[0]);
     }
   }
 
@@ -257,6 +267,28 @@ class HvpRecursion {
             m * pow2(std::min(q, 100.0)) * scale *
             (last.tangent[i] + weight.tangent[k] + end.tangent[s] - mean);
       }
+    graph_.factor.for_accept_weights(
+        [&](int32_t v, int32_t w) { add_node_weight(lane, last, v, w, mean, scale); });
+  }
+
+  /// Adds the gradients of start weights. `b` has the scores to the end before the first frame.
+  void add_start_weights(int32_t lane, TangentScores b, double mean, double scale) const {
+    if (arcs_.empty()) return;
+    graph_.factor.for_start_weights(
+        [&](int32_t v, int32_t w) { add_node_weight(lane, b, v, w, mean, scale); });
+  }
+
+  /// Adds the gradient of a node weight of state v, where all paths but that weight have the scores
+  /// `others`.
+  void add_node_weight(int32_t lane, TangentScores others, int32_t v, int32_t index, double mean,
+                       double scale) const {
+    const int64_t at = int64_t{v} * lanes_ + lane;
+    const Scaled weight = graph_.factor.weight(index);
+    const double m = others.mantissa[at] * weight.mantissa;
+    if (m == 0.0) return;
+    const double q = others.exponent[at] + weight.exponent - unit_[lane];
+    arcs_[index] += m * pow2(std::min(q, 100.0)) * scale *
+                    (others.tangent[at] + graph_.tangent_of(index) - mean);
   }
 
   /// Adds the derivatives of the posteriors of frame t.

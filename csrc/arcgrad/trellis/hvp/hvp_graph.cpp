@@ -6,29 +6,25 @@
 #include <numeric>
 
 namespace arcgrad::trellis {
-namespace {
 
-double tangent_of(std::span<const double> arc_tangents, int32_t arc) {
-  return arc_tangents.empty() ? 0.0 : arc_tangents[arc];
-}
-
-}  // namespace
-
-HvpGraph::HvpGraph(const Factor& factor, std::span<const double> arc_tangents)
-    : trellis_graph(*factor.trellis_graph), is_diagonal(!trellis_graph.offsets.empty()) {
+HvpGraph::HvpGraph(const Factor& from, std::span<const double> tangents)
+    : factor(from),
+      trellis_graph(*factor.trellis_graph),
+      is_diagonal(!trellis_graph.offsets.empty()),
+      arc_tangents(tangents) {
   const auto fill = [&](const Rows& rows, HvpScores& weights) {
     weights = HvpScores(rows.num_terms());
     for (int32_t k = 0; k < rows.num_terms(); ++k)
       if (const int32_t a = rows.arc[k]; a < 0)
         weights.set(k, 1.0, 0.0, 0.0);
       else
-        weights.set(k, factor.mantissa[a], factor.exponent[a], tangent_of(arc_tangents, a));
+        weights.set(k, factor.mantissa[a], factor.exponent[a], tangent_of(a));
   };
   fill(trellis_graph.in(), in_weights_);
   fill(trellis_graph.out, out_weights_);
   in = {trellis_graph.in().offset.data(), trellis_graph.in().index.data(), in_weights_.at(0)};
   out = {trellis_graph.out.offset.data(), trellis_graph.out.index.data(), out_weights_.at(0)};
-  find_ends(factor);
+  find_ends();
   slot_offset.resize(trellis_graph.labels.size() + 1);
   slot_state.resize(trellis_graph.slot.size());
   for (int32_t slot : trellis_graph.slot) ++slot_offset[slot + 1];
@@ -39,18 +35,29 @@ HvpGraph::HvpGraph(const Factor& factor, std::span<const double> arc_tangents)
   if (!trellis_graph.labels.empty())
     has_all_labels = trellis_graph.labels.back() - trellis_graph.labels.front() + 1 ==
                      static_cast<int32_t>(trellis_graph.labels.size());
-  if (is_diagonal) make_diagonals(factor, arc_tangents);
+  if (is_diagonal) make_diagonals();
 }
 
-void HvpGraph::find_ends(const Factor& factor) {
+void HvpGraph::find_ends() {
   begin = HvpScores(trellis_graph.num_values);
   end = HvpScores(trellis_graph.num_values);
   std::vector<double> tangent(static_cast<size_t>(trellis_graph.num_values));
-  std::vector<uint8_t> is_end(static_cast<size_t>(trellis_graph.num_values));
-  for (int32_t v : trellis_graph.start) is_end[v] = 1;
+  // The weight of starting or ending in a state, -1 for weight 0.
+  constexpr int32_t kNone = -2;
+  std::vector<int32_t> own(static_cast<size_t>(trellis_graph.num_values), kNone);
+  const auto add_own = [&](int32_t v, WeightedMean& mean) {
+    if (own[v] == kNone) return;
+    const Scaled weight = factor.weight(own[v]);
+    mean.add(weight.mantissa, weight.exponent, tangent_of(own[v]));
+  };
+  for (size_t k = 0; k < trellis_graph.start.size(); ++k) {
+    const int32_t v = trellis_graph.start[k];
+    own[v] = trellis_graph.start_weight(k);
+    tangent[v] = tangent_of(own[v]);
+  }
   for (int32_t s = trellis_graph.num_emitting; s < trellis_graph.num_values; ++s) {
     WeightedMean mean;
-    if (is_end[s]) mean.add(1.0, 0.0, 0.0);
+    add_own(s, mean);
     for (int32_t k = in.offset[s]; k < in.offset[s + 1]; ++k) {
       const int32_t i = in.index[k];
       mean.add(factor.begin[i].mantissa * in.weight.mantissa[k],
@@ -61,11 +68,12 @@ void HvpGraph::find_ends(const Factor& factor) {
   for (int32_t v = 0; v < trellis_graph.num_values; ++v)
     begin.set(v, factor.begin[v].mantissa, factor.begin[v].exponent, tangent[v]);
 
-  std::ranges::fill(is_end, 0);
-  for (int32_t v : trellis_graph.accept) is_end[v] = 1;
+  std::ranges::fill(own, kNone);
+  for (size_t k = 0; k < trellis_graph.accept.size(); ++k)
+    own[trellis_graph.accept[k]] = trellis_graph.accept_weight(k);
   for (int32_t v = trellis_graph.num_values; v-- > 0;) {
     WeightedMean mean;
-    if (is_end[v]) mean.add(1.0, 0.0, 0.0);
+    add_own(v, mean);
     for (int32_t k = trellis_graph.out.offset[v]; k < trellis_graph.out.offset[v + 1]; ++k) {
       const int32_t i = trellis_graph.out.index[k];
       if (i < trellis_graph.num_emitting) continue;
@@ -77,7 +85,7 @@ void HvpGraph::find_ends(const Factor& factor) {
   }
 }
 
-void HvpGraph::make_diagonals(const Factor& factor, std::span<const double> arc_tangents) {
+void HvpGraph::make_diagonals() {
   const auto count = static_cast<int32_t>(trellis_graph.offsets.size());
   for (int32_t offset : trellis_graph.offsets) reach = std::max<int64_t>(reach, std::abs(offset));
   reach += kHvpLanes;
@@ -91,8 +99,7 @@ void HvpGraph::make_diagonals(const Factor& factor, std::span<const double> arc_
       const auto d =
           std::ranges::lower_bound(trellis_graph.offsets, p - from) - trellis_graph.offsets.begin();
       const int64_t at = d * stride + reach + p;
-      diagonal_weights_.set(at, factor.mantissa[a], factor.exponent[a],
-                            tangent_of(arc_tangents, a));
+      diagonal_weights_.set(at, factor.mantissa[a], factor.exponent[a], tangent_of(a));
       diagonal_arc[static_cast<size_t>(at)] = a;
     }
   diagonals = {count, trellis_graph.offsets.data(), stride, diagonal_weights_.at(reach)};

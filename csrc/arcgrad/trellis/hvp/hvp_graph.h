@@ -73,9 +73,15 @@ struct HvpGraph {
   /// `arc_tangents` may be empty, for zeros.
   HvpGraph(const Factor& factor, std::span<const double> arc_tangents);
 
+  const Factor& factor;
   const TrellisGraph& trellis_graph;
   const bool is_diagonal;
+  double tangent_of(int32_t arc) const {
+    return arc < 0 || arc_tangents.empty() ? 0.0 : arc_tangents[arc];
+  }
   HvpRows in, out;
+  /// The tangent of each weight; empty if all are 0.
+  const std::span<const double> arc_tangents;
   /// The score of each state before the first frame, and of ending a path in it after the last.
   HvpScores begin, end;
   /// The emitting states by label: slot s has slot_state[slot_offset[s]] to
@@ -89,8 +95,8 @@ struct HvpGraph {
   std::vector<int32_t> diagonal_arc;
 
  private:
-  void find_ends(const Factor& factor);
-  void make_diagonals(const Factor& factor, std::span<const double> arc_tangents);
+  void find_ends();
+  void make_diagonals();
 
   HvpScores in_weights_, out_weights_, diagonal_weights_;
 };

@@ -54,11 +54,6 @@ inline double ratio(Scaled a, Scaled b) {
   return a.mantissa / b.mantissa * pow2(std::min(a.exponent - b.exponent, 1000.0));
 }
 
-/// The weight of an arc; 1 for the arc -1 that a term without an arc has.
-inline Scaled weight_of(const Factor& factor, int32_t arc) {
-  return arc < 0 ? Scaled::one() : Scaled{factor.mantissa[arc], factor.exponent[arc]};
-}
-
 /// The weights of a graph as the matrix products read them.
 template <class T>
 struct PackedWeights {
@@ -98,8 +93,6 @@ struct DenseFactor {
   /// The score of each state in the first frame, without its emission, and its logarithm.
   std::vector<Scaled> first;
   std::vector<double> log_first;
-  /// The score of an example without frames.
-  Scaled empty;
 
  private:
   ForkSafeOnce once_float, once_double;

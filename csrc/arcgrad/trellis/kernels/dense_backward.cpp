@@ -170,15 +170,20 @@ void DenseRecursion<T>::add_gradients(std::span<const double> deltas,
   auto add_to = [&](int32_t arc, double value) {
     if (arc >= 0) arcs[static_cast<size_t>(arc)] += value;
   };
+  std::vector<double> starting(static_cast<size_t>(trellis_graph_.num_values));
   for (int32_t v = 0; v < trellis_graph_.num_values; ++v) {
     if (factor.begin[v].is_zero()) continue;
     for (int32_t k = trellis_graph_.out.offset[v]; k < trellis_graph_.middle[v]; ++k) {
       const int32_t to = trellis_graph_.out.index[k], arc = trellis_graph_.out.arc[k];
-      add_to(arc, sums.first[static_cast<size_t>(to)] *
-                      ratio(times(factor.begin[v], weight_of(factor, arc)),
-                            shared_.first[static_cast<size_t>(to)]));
+      const double posterior =
+          sums.first[static_cast<size_t>(to)] *
+          ratio(times(factor.begin[v], factor.weight(arc)), shared_.first[static_cast<size_t>(to)]);
+      add_to(arc, posterior);
+      starting[static_cast<size_t>(v)] += posterior;
     }
   }
+  factor.for_start_weights(
+      [&](int32_t v, int32_t w) { add_to(w, starting[static_cast<size_t>(v)]); });
   const auto add_row = [&](int32_t v) {
     const double* const between = sums.between.get() + v * width_;
     const auto add_between = [&](int32_t arc, int32_t to) {
@@ -206,12 +211,16 @@ void DenseRecursion<T>::add_gradients(std::span<const double> deltas,
   for (int32_t v = 0; v < trellis_graph_.num_values; ++v)
     for (int32_t k = trellis_graph_.middle[v]; k < trellis_graph_.out.offset[v + 1]; ++k) {
       const int32_t to = trellis_graph_.out.index[k], arc = trellis_graph_.out.arc[k];
-      const Scaled onwards = times(weight_of(factor, arc), factor.end[to]);
+      const Scaled onwards = times(factor.weight(arc), factor.end[to]);
       const double posterior = last[static_cast<size_t>(v)] * ratio(onwards, factor.end[v]);
       last[static_cast<size_t>(to)] += posterior;
-      const double empty = sums.empty * ratio(times(factor.begin[v], onwards), shared_.empty);
+      const double empty = sums.empty * ratio(times(factor.begin[v], onwards), factor.empty);
       add_to(arc, posterior + empty);
     }
+  factor.for_accept_weights([&](int32_t v, int32_t w) {
+    add_to(w, last[static_cast<size_t>(v)] * ratio(factor.weight(w), factor.end[v]));
+  });
+  if (sums.empty != 0.0) factor.add_empty_posteriors(sums.empty, arcs);
 }
 
 template <class T>

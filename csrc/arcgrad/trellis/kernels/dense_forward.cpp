@@ -88,7 +88,7 @@ DenseRecursion<T>::DenseRecursion(std::shared_ptr<const Factor> factor, DenseFac
   // Rows that are a multiple of 4096 bytes apart would map to the same cache sets.
   stride_ = width_ >= 512 && width_ / kDensePad % 2 == 0 ? width_ + kDensePad : width_;
   for (size_t i = 0; i < examples_.size(); ++i)
-    if (examples_[i].frames == 0) scores_[i] = log(shared_.empty);
+    if (examples_[i].frames == 0) scores_[i] = log(factor_->empty);
   if (most_frames_ == 0) return;
   if (packed_.fits)
     forward();

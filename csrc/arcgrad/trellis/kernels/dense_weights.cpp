@@ -95,16 +95,13 @@ DenseFactor::DenseFactor(const Factor& from) {
     if (from.begin[v].is_zero()) continue;
     for (int32_t k = trellis_graph.out.offset[v]; k < trellis_graph.out.offset[v + 1]; ++k) {
       if (trellis_graph.out.index[k] >= trellis_graph.num_emitting) continue;
-      const Scaled term = times(from.begin[v], weight_of(from, trellis_graph.out.arc[k]));
+      const Scaled term = times(from.begin[v], from.weight(trellis_graph.out.arc[k]));
       sums[trellis_graph.out.index[k]].add(term.mantissa, term.exponent);
     }
   }
   for (const ScaledSum& sum : sums) first.push_back(sum.get());
   log_first.assign(static_cast<size_t>(padded(trellis_graph.num_emitting, kDensePad)), -kInf);
   for (size_t p = 0; p < count; ++p) log_first[p] = log(first[p]);
-  ScaledSum sum;
-  for (int32_t v : trellis_graph.accept) sum.add(from.begin[v].mantissa, from.begin[v].exponent);
-  empty = sum.get();
 }
 
 template struct PackedWeights<float>;

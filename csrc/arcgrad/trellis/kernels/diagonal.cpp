@@ -33,10 +33,7 @@ DiagonalRun<T>::DiagonalRun(std::shared_ptr<const Factor> factor, const Emission
       stride_(std::max(options.stride, 1)),
       loops_(choose_loops()) {
   if (frames_ == 0) {
-    ScaledSum sum;
-    for (int32_t v : trellis_graph_.accept)
-      sum.add(factor_->begin[v].mantissa, factor_->begin[v].exponent);
-    total_ = sum.get();
+    total_ = factor_->empty;
   } else {
     set_up();
     run_forward(options.keep);
@@ -146,7 +143,7 @@ void DiagonalRun<T>::set_up() {
     if (begin.is_zero()) continue;
     for (int32_t k = trellis_graph_.out.offset[v]; k < trellis_graph_.out.offset[v + 1]; ++k) {
       if (trellis_graph_.out.index[k] >= num_states_) continue;
-      const Scaled term = product(begin, weight(trellis_graph_.out.arc[k]));
+      const Scaled term = product(begin, factor_->weight(trellis_graph_.out.arc[k]));
       entering[trellis_graph_.out.index[k] - first_.low].add(term.mantissa, term.exponent);
     }
   }

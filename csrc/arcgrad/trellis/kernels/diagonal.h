@@ -45,17 +45,6 @@ class RowStore {
   AlignedBuffer<Exponent<T>> exponent_;
 };
 
-/// a * b.
-inline Scaled product(const Scaled& a, const Scaled& b) {
-  return {a.mantissa * b.mantissa, a.is_zero() || b.is_zero() ? 0.0 : a.exponent + b.exponent};
-}
-
-/// a / b, which is at most about 1.
-inline double quotient(const Scaled& a, const Scaled& b) {
-  if (a.is_zero()) return 0.0;
-  return a.mantissa / b.mantissa * pow2(std::min(a.exponent - b.exponent, 64.0));
-}
-
 /// The states [low, high).
 struct StateRange {
   int32_t low, high;
@@ -93,9 +82,6 @@ class DiagonalRun final : public Run {
       return ARCGRAD_LOOPS(diagonal_f64);
   }
 
-  Scaled weight(int32_t arc) const {
-    return arc < 0 ? Scaled::one() : Scaled{factor_->mantissa[arc], factor_->exponent[arc]};
-  }
   Scaled score(Row row, int32_t p, int64_t base) const {
     return {static_cast<double>(row.mantissa[p]), static_cast<double>(row.exponent[p] + base)};
   }

@@ -55,10 +55,10 @@ void DiagonalRun<T>::add_gradients(std::span<const double> deltas,
                                    std::span<double> arcs) const {
   if (total_.is_zero() || deltas[0] == 0.0) return;
   const EmissionsGrad wanted = emissions.empty() ? EmissionsGrad{} : emissions[0];
-  if (frames_ == 0)
-    add_end_arcs(factor_->begin, total_, deltas[0], arcs);
-  else
-    run_backward(deltas[0], wanted, arcs, nullptr);
+  if (frames_ > 0) return run_backward(deltas[0], wanted, arcs, nullptr);
+  if (arcs.empty()) return;
+  add_end_arcs(factor_->begin, total_, deltas[0], arcs);
+  factor_->add_empty_posteriors(deltas[0], arcs);
 }
 
 template <class T>
@@ -79,7 +79,7 @@ std::vector<Scaled> DiagonalRun<T>::scores_at_end(Row last) const {
   for (int32_t v = 0; v < trellis_graph_.num_values; ++v) {
     if (v >= num_states_) value[v] = into[v - num_states_].get();
     for (int32_t k = trellis_graph_.middle[v]; k < trellis_graph_.out.offset[v + 1]; ++k) {
-      const Scaled term = product(value[v], weight(trellis_graph_.out.arc[k]));
+      const Scaled term = product(value[v], factor_->weight(trellis_graph_.out.arc[k]));
       into[trellis_graph_.out.index[k] - num_states_].add(term.mantissa, term.exponent);
     }
   }
@@ -161,8 +161,14 @@ void DiagonalRun<T>::run_backward(double delta, const EmissionsGrad& wanted, std
         using G = decltype(kind);
         stream(rows.data, wanted.row<G>(t - 1), static_cast<size_t>(wanted.labels) * sizeof(G));
       });
-    if (t == frames_ && !arcs.empty())
-      add_end_arcs(scores_at_end(row(segment, t)), {sum, total_.exponent}, delta, arcs);
+    if (t == frames_ && !arcs.empty() && sum > 0.0) {
+      const std::vector<Scaled> value = scores_at_end(row(segment, t));
+      const Scaled total{sum, total_.exponent};
+      add_end_arcs(value, total, delta, arcs);
+      factor_->for_accept_weights([&](int32_t v, int32_t w) {
+        arcs[w] += delta * quotient(product(value[v], factor_->weight(w)), total);
+      });
+    }
     if (t % kBaseFrames == 0) end_base += loops_.rebase(now, w.low, w.high);
     if (!arcs.empty() && inverse_sum > 0.0) {
       if (t == 1) {
@@ -200,32 +206,36 @@ void DiagonalRun<T>::run_backward(double delta, const EmissionsGrad& wanted, std
 template <class T>
 void DiagonalRun<T>::add_end_arcs(const std::vector<Scaled>& value, const Scaled& sum, double delta,
                                   std::span<double> arcs) const {
-  if (arcs.empty() || sum.is_zero()) return;
   for (int32_t v = 0; v < trellis_graph_.num_values; ++v)
     for (int32_t k = trellis_graph_.middle[v]; k < trellis_graph_.out.offset[v + 1]; ++k) {
       const int32_t arc = trellis_graph_.out.arc[k];
       if (arc < 0) continue;
-      const Scaled path =
-          product(product(value[v], weight(arc)), factor_->end[trellis_graph_.out.index[k]]);
+      const Scaled path = product(product(value[v], factor_->weight(arc)),
+                                  factor_->end[trellis_graph_.out.index[k]]);
       arcs[arc] += delta * quotient(path, sum);
     }
 }
 
-/// Adds the posteriors of the arcs of the first frame.
+/// Adds the posteriors of the arcs of the first frame and of start weights.
 template <class T>
 void DiagonalRun<T>::add_first_arcs(Row now, int64_t end_base, const Scaled& sum, double delta,
                                     std::span<double> arcs) const {
   const StateRange w = range(1);
+  std::vector<double> posterior(
+      static_cast<size_t>(trellis_graph_.num_values));  // of starting here
   for (int32_t v = 0; v < trellis_graph_.num_values; ++v) {
     const Scaled& begin = factor_->begin[v];
     if (begin.is_zero()) continue;
     for (int32_t k = trellis_graph_.out.offset[v]; k < trellis_graph_.out.offset[v + 1]; ++k) {
       const int32_t p = trellis_graph_.out.index[k], arc = trellis_graph_.out.arc[k];
       if (p < w.low || p >= std::min(w.high, num_states_) || now.mantissa[p] == T(0)) continue;
-      const Scaled path = product(product(begin, weight(arc)), score(now, p, end_base));
-      arcs[arc] += delta * quotient(path, sum);
+      const Scaled path = product(product(begin, factor_->weight(arc)), score(now, p, end_base));
+      const double of_arc = delta * quotient(path, sum);
+      arcs[arc] += of_arc;
+      posterior[v] += of_arc;
     }
   }
+  factor_->for_start_weights([&](int32_t v, int32_t index) { arcs[index] += posterior[v]; });
 }
 
 #define ARCGRAD_INSTANTIATE(T)                                                           \

@@ -22,11 +22,12 @@ const std::vector<double> ones(kFewArcs, 1.0), zeros(kFewArcs, 0.0);
 Factor::Factor(const char* op, std::shared_ptr<const TrellisGraph> arranged, Weights graph_weights)
     : trellis_graph(std::move(arranged)), weights(graph_weights.contiguous()) {
   const TrellisGraph& f = *trellis_graph;
-  const auto count = static_cast<size_t>(f.num_arcs);
+  const auto count = static_cast<size_t>(f.num_weights);
   dispatch(weights.dtype(), [&](auto kind) {
     const auto view = weights.view<decltype(kind)>();
-    is_unweighted = std::ranges::all_of(view, [](auto w) { return w == 0; });
-    if (is_unweighted && count <= kFewArcs) {
+    const auto is_zero = [](auto w) { return w == 0; };
+    is_unweighted = std::ranges::all_of(view.first(static_cast<size_t>(f.num_arcs())), is_zero);
+    if (is_unweighted && count <= kFewArcs && std::ranges::all_of(view, is_zero)) {
       mantissa = std::span(ones).first(count);
       exponent = std::span(zeros).first(count);
       return;
@@ -49,14 +50,15 @@ Factor::Factor(const char* op, std::shared_ptr<const TrellisGraph> arranged, Wei
     });
   });
 
-  auto weight = [&](int32_t arc) {
-    return arc < 0 ? Scaled::one() : Scaled{mantissa[arc], exponent[arc]};
+  const auto score_of_node = [&](int32_t index) {
+    const Scaled w = weight(index);
+    return w.is_zero() ? Scaled{} : renormalize(w.mantissa, w.exponent);
   };
   const auto num_values = static_cast<size_t>(f.num_values);
   begin.resize(num_values);
   // Each term to a non-emitting state adds to its sum, which is complete when the state is reached.
   std::vector<ScaledSum> sums(num_values - static_cast<size_t>(f.num_emitting));
-  for (int32_t v : f.start) begin[v] = Scaled::one();
+  for (size_t k = 0; k < f.start.size(); ++k) begin[f.start[k]] = score_of_node(f.start_weight(k));
   for (int32_t v = 0; v < f.num_values; ++v) {
     if (v >= f.num_emitting) {
       ScaledSum& sum = sums[v - f.num_emitting];
@@ -71,7 +73,7 @@ Factor::Factor(const char* op, std::shared_ptr<const TrellisGraph> arranged, Wei
     }
   }
   end.resize(num_values);
-  for (int32_t v : f.accept) end[v] = Scaled::one();
+  for (size_t k = 0; k < f.accept.size(); ++k) end[f.accept[k]] = score_of_node(f.accept_weight(k));
   for (int32_t v = f.num_values - 1; v >= 0; --v) {
     ScaledSum sum;
     sum.add(end[v].mantissa, end[v].exponent);
@@ -81,6 +83,20 @@ Factor::Factor(const char* op, std::shared_ptr<const TrellisGraph> arranged, Wei
     }
     end[v] = sum.get();
   }
+  ScaledSum sum;
+  for (size_t k = 0; k < f.accept.size(); ++k) {
+    const Scaled path = product(begin[f.accept[k]], weight(f.accept_weight(k)));
+    sum.add(path.mantissa, path.exponent);
+  }
+  empty = sum.get();
+}
+
+void Factor::add_empty_posteriors(double delta, std::span<double> to) const {
+  for_start_weights(
+      [&](int32_t v, int32_t w) { to[w] += delta * quotient(product(weight(w), end[v]), empty); });
+  for_accept_weights([&](int32_t v, int32_t w) {
+    to[w] += delta * quotient(product(begin[v], weight(w)), empty);
+  });
 }
 
 std::vector<double> Run::frame_scores(size_t) const { return {}; }

@@ -23,13 +23,35 @@ struct Factor {
 
   std::shared_ptr<const TrellisGraph> trellis_graph;
   Weights weights;  // contiguous
-  /// exp(weight) = mantissa * 2^exponent for each arc; a weight of -inf has mantissa 0. Exponents
-  /// are integers from -kMaxExponent to kMaxExponent.
+  /// exp(weight) = mantissa * 2^exponent for each arc, then for each node weight; a weight of -inf
+  /// has mantissa 0. Exponents are integers from -kMaxExponent to kMaxExponent.
   std::span<const double> mantissa, exponent;
-  /// Whether every weight is 0.
+  /// Whether every arc has weight 0.
   bool is_unweighted = true;
   /// The score of each state before the first frame, and of ending a path in it after the last.
   std::vector<Scaled> begin, end;
+  /// The score of an example without frames.
+  Scaled empty;
+
+  /// exp(weight) of an arc or a node weight; 1 for -1.
+  Scaled weight(int32_t index) const {
+    return index < 0 ? Scaled::one() : Scaled{mantissa[index], exponent[index]};
+  }
+  /// Calls visit(state, weight) for each start or accept node, if the graph has node weights.
+  template <class Visit>
+  void for_start_weights(const Visit& visit) const {
+    const TrellisGraph& f = *trellis_graph;
+    for (size_t k = 0; f.has_node_weights && k < f.start.size(); ++k)
+      visit(f.start[k], f.start_weight(k));
+  }
+  template <class Visit>
+  void for_accept_weights(const Visit& visit) const {
+    const TrellisGraph& f = *trellis_graph;
+    for (size_t k = 0; f.has_node_weights && k < f.accept.size(); ++k)
+      visit(f.accept[k], f.accept_weight(k));
+  }
+  /// Adds `delta` times the posteriors of the node weights of an example without frames.
+  void add_empty_posteriors(double delta, std::span<double> weights) const;
   /// Data that the `dense` kernel derives from the factor on first use.
   mutable ForkSafeOnce dense_once;
   mutable std::shared_ptr<void> dense;
@@ -40,6 +62,17 @@ struct Factor {
 
 /// Weights beyond 2^22 * log(2), about 2.9 million, saturate in the recursions.
 inline constexpr double kMaxExponent = 1 << 22;
+
+/// a * b.
+inline Scaled product(const Scaled& a, const Scaled& b) {
+  return {a.mantissa * b.mantissa, a.is_zero() || b.is_zero() ? 0.0 : a.exponent + b.exponent};
+}
+
+/// a / b, which is at most about 1.
+inline double quotient(const Scaled& a, const Scaled& b) {
+  if (a.is_zero()) return 0.0;
+  return a.mantissa / b.mantissa * pow2(std::min(a.exponent - b.exponent, 64.0));
+}
 
 /// A sum of scores that may differ by any order of magnitude.
 class ScaledSum {

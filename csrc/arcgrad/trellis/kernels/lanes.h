@@ -107,8 +107,10 @@ class RowsRun final : public Run {
   /// Adds the posteriors of some slots of frame t to the gradients of emissions.
   void add_rows(Backward& state, int32_t t, States slots, const T* posteriors,
                 const T* scale) const;
-  /// Adds the posteriors of the epsilon arcs after the last frame.
+  /// Adds the posteriors of the epsilon arcs and accept weights after the last frame.
   void add_boundary(Backward& state, int32_t lane) const;
+  /// Adds the posteriors of start weights. `b` has the scores to the end before the first frame.
+  void add_start_weights(Backward& state, int32_t lane, Scores<T> b, double base) const;
 
   std::shared_ptr<const Factor> factor_;
   std::shared_ptr<const RowWeights<T>> weights_;

@@ -25,7 +25,7 @@ struct RowsRun<T, W>::Backward {
   std::vector<double>* frame_scores = nullptr;
   size_t frame_scores_of = 0;
   std::array<bool, W> is_wanted{};
-  std::array<double, W> last_scale{};  // delta / sum of the last frame
+  std::array<double, W> first_scale{}, last_scale{};  // delta / sum of the first and last frame
   RowsSegment segment{};
 };
 
@@ -49,6 +49,27 @@ void RowsRun<T, W>::add_boundary(Backward& state, int32_t lane) const {
                        factor_->end[s].exponent - total_[lane].exponent;
       state.arcs[a] += m * pow2(std::min(q, 100.0)) * state.last_scale[lane];
     }
+  factor_->for_accept_weights([&](int32_t state_at_end, int32_t w) {
+    const size_t at = static_cast<size_t>(state_at_end) * W + lane;
+    const Scaled before{static_cast<double>(v.mantissa[at]),
+                        static_cast<double>(v.exponent[at]) + base};
+    state.arcs[w] += quotient(product(before, factor_->weight(w)), {1.0, total_[lane].exponent}) *
+                     state.last_scale[lane];
+  });
+}
+
+template <class T, int W>
+void RowsRun<T, W>::add_start_weights(Backward& state, int32_t lane, Scores<T> b,
+                                      double base) const {
+  const bool is_empty = examples_[lane].frames == 0;
+  factor_->for_start_weights([&](int32_t v, int32_t w) {
+    const size_t at = static_cast<size_t>(v) * W + lane;
+    const Scaled after = is_empty ? factor_->end[v]
+                                  : Scaled{static_cast<double>(b.mantissa[at]),
+                                           static_cast<double>(b.exponent[at]) + base};
+    state.arcs[w] += quotient(product(factor_->weight(w), after), {1.0, total_[lane].exponent}) *
+                     (is_empty ? state.last_scale : state.first_scale)[lane];
+  });
 }
 
 template <class T, int W>
@@ -164,6 +185,8 @@ void RowsRun<T, W>::run_backward(Backward& state) const {
     for (size_t l = 0; l < examples_.size(); ++l)
       if (t == examples_[l].frames && sum[l] > T{0})
         state.last_scale[l] = state.deltas[l] / static_cast<double>(sum[l]);
+    for (size_t l = 0; t == 1 && l < examples_.size(); ++l)
+      if (sum[l] > T{0}) state.first_scale[l] = state.deltas[l] / static_cast<double>(sum[l]);
     if (state.frame_scores) {
       const size_t l = state.frame_scores_of;
       if (t <= examples_[l].frames)
@@ -223,6 +246,7 @@ void RowsRun<T, W>::run_backward(Backward& state) const {
       if (!state.is_wanted[l]) continue;
       if (examples_[l].frames == 0) state.last_scale[l] = state.deltas[l] / total_[l].mantissa;
       add_boundary(state, static_cast<int32_t>(l));
+      add_start_weights(state, static_cast<int32_t>(l), b, static_cast<double>(base[l]));
     }
 }
 

@@ -162,12 +162,8 @@ void RowsRun<T, W>::finish(int32_t t, Scores<T> values, const int64_t* base) {
   for (size_t l = 0; l < examples_.size(); ++l) {
     if (examples_[l].frames != t) continue;
     ScaledSum sum;
-    if (t == 0)
-      for (int32_t v : factor_->trellis_graph->accept)
-        sum.add(factor_->begin[v].mantissa, factor_->begin[v].exponent);
-    else
-      sum.add(static_cast<double>(mantissa[l]), static_cast<double>(exponent[l]));
-    total_[l] = sum.get();
+    if (t > 0) sum.add(static_cast<double>(mantissa[l]), static_cast<double>(exponent[l]));
+    total_[l] = t > 0 ? sum.get() : factor_->empty;
     total_[l].exponent += static_cast<double>(base[l]);
     scores[l] = log(total_[l]);
   }

@@ -252,17 +252,23 @@ void OuterBatch::differentiate(const double* delta, const EmissionsGrads& to,
 template <class T>
 void OuterBatch::sum_terms(size_t k, const TermPosteriors<T>& terms, std::span<double> arcs) const {
   const OuterGraph<T>& graph = prepared<T>()[k];
-  const Rows& out = graph.factor->trellis_graph->out;
-  for (size_t t = 0; t < out.arc.size(); ++t) {
-    if (out.arc[t] < 0) continue;
+  const TrellisGraph& arranged = *graph.factor->trellis_graph;
+  const Rows& out = arranged.out;
+  for (size_t t = 0; t < graph.num_posteriors(); ++t) {
+    // Node weights are behind the arcs, as their posteriors are behind those of terms.
+    const bool is_term = t < out.arc.size();
+    const int32_t index =
+        is_term ? out.arc[t] : arranged.num_arcs() + static_cast<int32_t>(t - out.arc.size());
+    if (index < 0) continue;
     const auto sum_lanes = [&](const auto& values) {
       const auto begin = values.begin() + static_cast<std::ptrdiff_t>(t * kLanes);
       return std::accumulate(begin, begin + kLanes, 0.0);
     };
     double sum = 0.0;
-    if (!terms.plain.empty()) sum = sum_lanes(terms.plain) * graph.out_weights()[t];
+    if (!terms.plain.empty())
+      sum = sum_lanes(terms.plain) * (is_term ? graph.out_weights()[t] : 1.0);
     if (!terms.scaled.empty()) sum += sum_lanes(terms.scaled);
-    arcs[static_cast<size_t>(out.arc[t])] += sum;
+    arcs[static_cast<size_t>(index)] += sum;
   }
 }
 

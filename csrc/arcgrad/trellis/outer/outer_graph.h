@@ -61,6 +61,11 @@ struct OuterGraph {
       for (const Scaled& score : *ends)
         plain.push_back(score.is_zero() ? 0.0 : score.mantissa * pow2(score.exponent));
   }
+  /// The posteriors that TermPosteriors has: of out-terms, then of node weights.
+  size_t num_posteriors() const {
+    const TrellisGraph& graph = *factor->trellis_graph;
+    return graph.out.index.size() + static_cast<size_t>(graph.num_weights - graph.num_arcs());
+  }
   const double* in_weights() const { return plain.data(); }
   const double* out_weights() const {
     return in_weights() + factor->trellis_graph->in().num_terms();
@@ -73,8 +78,8 @@ struct OuterGraph {
   mutable std::shared_ptr<const RowWeights<T>> weights_;
 };
 
-/// Sums of the posteriors of the out-terms of a graph, 8 lanes for each: from scaled recursions,
-/// and from plain recursions, which omit the factor exp(weight).
+/// Sums of the posteriors of the out-terms and the node weights of a graph, 8 lanes for each: from
+/// scaled recursions, and from plain recursions, which omit the factor exp(weight) of out-terms.
 template <class T>
 struct TermPosteriors {
   std::vector<T> scaled;

@@ -129,8 +129,7 @@ class WindowScorer {
   /// Adds delta times the posteriors of graph k to the gradient of the emissions, and to `terms`
   /// unless that is null.
   void add(size_t k, const double* deltas, TermPosteriors<T>* terms) {
-    const size_t num_terms =
-        terms ? graphs_[k].factor->trellis_graph->out.index.size() * kLanes : 0;
+    const size_t num_terms = terms ? graphs_[k].num_posteriors() * kLanes : 0;
     if (is_plain(k)) {
       if (terms) terms->plain.resize(num_terms);
       add_plain(k, deltas, terms ? terms->plain.data() : nullptr);
@@ -214,6 +213,29 @@ class WindowScorer {
       if (total[l] > 0.0) scale[l] = deltas[l] / total[l];
     table_.backward(window, plain_values_.get(), scale, plain_values_.get() + used,
                     gradients_.data(), terms);
+    if (!terms) return;
+    // The scores to the end before the first frame, and those after the last.
+    const double *const b = plain_values_.get() + used, *const v =
+                                                            b - static_cast<size_t>(
+                                                                    window.shape.num_values) *
+                                                                    kLanes;
+    add_node_weights(k, terms, [&](bool is_start, size_t at, size_t l, Scaled weight) {
+      return (is_start ? b : v)[at] * weight.mantissa * pow2(weight.exponent) * scale[l];
+    });
+  }
+
+  /// Adds value(is_start, state and lane, lane, weight) for each node weight and lane.
+  template <class P, class Value>
+  void add_node_weights(size_t k, P* terms, const Value& value) const {
+    const Factor& factor = *graphs_[k].factor;
+    P* to = terms + factor.trellis_graph->out.index.size() * kLanes;
+    const auto add = [&](bool is_start, int32_t state, int32_t index) {
+      for (size_t l = 0; l < kLanes; ++l)
+        *to++ += static_cast<P>(
+            value(is_start, static_cast<size_t>(state) * kLanes + l, l, factor.weight(index)));
+    };
+    factor.for_start_weights([&](int32_t v, int32_t w) { add(true, v, w); });
+    factor.for_accept_weights([&](int32_t v, int32_t w) { add(false, v, w); });
   }
 
   /// The same on mantissas and exponents, for scores of any size.
@@ -234,6 +256,7 @@ class WindowScorer {
     const Scores<T> b = at(values_, window_.size + 1, values_size_),
                     g = at(values_, window_.size + 2, values_size_);
     fill(trellis_graph, weights.end_mantissa, weights.end_exponent, b);
+    std::array<T, kLanes> first_scale{};
     for (int32_t f = window_.size; f >= 1; --f) {
       const Scores<T> emissions = at(emissions_, f - 1, num_slots_ * kLanes);
       const Scores<T> before = at(values_, f - 1, values_size_);
@@ -245,10 +268,21 @@ class WindowScorer {
                      gradients_.data() + static_cast<size_t>(f - 1) * num_slots_ * kLanes);
       if (f == window_.size)
         for (size_t l = 0; l < kLanes; ++l) last_scale_[l] = scale[l];
+      if (f == 1) std::copy_n(scale, kLanes, first_scale.begin());
       lanes_.backward(shape(k), {0, trellis_graph.num_values}, out, g, b, before.mantissa,
                       before.exponent, unit, scale, terms);
     }
-    if (terms) add_ends(k, terms);
+    if (!terms) return;
+    add_ends(k, terms);
+    const Scores<T> v = at(values_, window_.size, values_size_);
+    add_node_weights(k, terms, [&](bool is_start, size_t i, size_t l, Scaled weight) {
+      const Scores<T> others = is_start ? b : v;
+      const Scaled path = product(
+          {static_cast<double>(others.mantissa[i]), static_cast<double>(others.exponent[i])},
+          weight);
+      return quotient(path, {1.0, total_[l].exponent}) *
+             static_cast<double>(is_start ? first_scale[l] : last_scale_[l]);
+    });
   }
 
   void check(int32_t f) const {
