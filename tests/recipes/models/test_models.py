@@ -22,6 +22,7 @@ from arcgrad.recipes.models import (
     TDSBlock,
     TDSGroup,
 )
+from arcgrad.recipes.models.layers import Dropout, convolve
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
 
@@ -146,6 +147,75 @@ def test_an_example_without_frames_is_zero():
     assert x.grad.isfinite().all()
 
 
+def test_the_norm_has_first_and_second_derivatives():
+    norm = shake(MaskedInstanceNorm(3).double())
+    x = random(2, 3, 2, 4).double()
+    mask = torch.arange(4) < torch.tensor([[4], [3]])
+    for layout in (torch.contiguous_format, torch.channels_last):
+        leaf = x.clone(memory_format=layout).requires_grad_()
+        assert torch.autograd.gradcheck(lambda x: norm(x, mask), leaf)
+        assert torch.autograd.gradgradcheck(lambda x: norm(x, mask), leaf)
+
+
+# Layouts
+
+
+def contiguous(network, x, lengths):
+    """TDS groups by torch's own layers, in the usual layout and for one example."""
+    x = x[:1, None, :, : lengths[0]]
+    for conv, norm, blocks in zip(
+        network.groups.convs, network.groups.norms, network.groups.blocks, strict=True
+    ):
+        x = normal(norm, conv(x).relu())
+        for block in blocks:
+            folded = x.reshape(-1, block.channels, *x.shape[2:])
+            x = normal(block.norms[0], x + block.conv(folded).relu().view(x.shape))
+            x = normal(block.norms[1], x + block.mix(x))
+    return network.output(x.flatten(1, 2).transpose(1, 2))
+
+
+def normal(norm, x):
+    return nn.functional.instance_norm(x, weight=norm.weight, bias=norm.bias, eps=norm.eps)
+
+
+def test_the_layout_changes_no_result():
+    network = shake(TDS2d.preset("small", 16, 5))
+    x = random(2, 16, 60)
+    out, sizes = network(x, [52, 60])
+    expected = contiguous(network, x, [52])
+    assert torch.allclose(out[:1, : sizes[0]], expected, atol=1e-4)
+    plain = shake(PlainConv2d(8, 5, channels=4))
+    x = random(2, 8, 30)
+    assert torch.allclose(plain(x)[0], plain(x.transpose(1, 2).contiguous().mT)[0], atol=1e-6)
+    assert convolve(plain.image[0], x[:, None]).is_contiguous(memory_format=torch.channels_last)
+
+
+# Dropout
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_dropout_keeps_the_mean_and_drops_its_fraction(layout):
+    x = torch.ones(4, 6, 50, 50).contiguous(memory_format=layout).requires_grad_()
+    torch.manual_seed(0)
+    out = Dropout(0.3)(x)
+    dropped = out == 0
+    assert abs(dropped.float().mean() - 0.3) < 0.01
+    assert abs(out.mean() - 1) < 0.01
+    out.sum().backward()
+    assert torch.equal(x.grad, out)
+    torch.manual_seed(0)
+    assert torch.equal(Dropout(0.3)(x), out)
+    assert not torch.equal(Dropout(0.3)(x), out)
+    # Adjacent elements come from the same 64 random bits.
+    flat = dropped.permute(0, 2, 3, 1).flatten().float() - 0.3
+    assert all(abs((flat[k:] * flat[:-k]).mean()) < 0.01 for k in (1, 2, 3, 4))
+
+
+@pytest.mark.parametrize("p", [0.0, 1.0])
+def test_dropout_of_nothing_and_of_everything(p):
+    assert torch.equal(Dropout(p)(torch.ones(9)), torch.full((9,), 1 - p))
+
+
 # Lengths
 
 
@@ -231,7 +301,9 @@ def test_a_block_is_a_convolution_with_a_further_dimension():
     """The 1 x k_h x k_w convolution of the paper on channels, depth, height and width."""
     block = shake(TDSBlock(3, 4, (5, 7)))
     block.norms = nn.ModuleList([Plain(), Plain()])
-    block.mix = Zero()
+    for mixing in (block.mix[0], block.mix[3]):
+        nn.init.zeros_(mixing.weight)
+        nn.init.zeros_(mixing.bias)
     x = random(2, 12, 6, 9)
     cube = x.view(2, 4, 3, 6, 9).transpose(1, 2)
     weight = block.conv.weight[:, :, None]
@@ -243,11 +315,6 @@ def test_a_block_is_a_convolution_with_a_further_dimension():
 class Plain(nn.Module):
     def forward(self, x, mask):
         return x
-
-
-class Zero(nn.Module):
-    def forward(self, x):
-        return x * 0
 
 
 def test_small_networks_are_small():

@@ -7,7 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .layers import MaskedInstanceNorm, conv_lengths, frame_mask, read_lengths
+from .layers import (
+    Dropout,
+    MaskedInstanceNorm,
+    conv_lengths,
+    convolve,
+    frame_mask,
+    read_lengths,
+    spread,
+)
 
 # The strides of the convolutions over columns, which follow a pooling by 2, by sub-sampling.
 STRIDES = {2: (1, 1), 4: (2, 1), 8: (2, 2), 12: (3, 2)}
@@ -73,7 +81,7 @@ class PlainConv2d(nn.Module):
             ]
         )
         self.norms = nn.ModuleList([MaskedInstanceNorm(width), MaskedInstanceNorm(width)])
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.output = nn.Conv1d(width, num_outputs, 3, padding=1)
 
     def output_lengths(self, lengths: Any) -> Tensor:
@@ -91,17 +99,15 @@ class PlainConv2d(nn.Module):
                 f"is {list(x.shape)}"
             )
         sizes = read_lengths("PlainConv2d", lengths, x, x.shape[-1])
-        x = x.unsqueeze(1)
+        x = torch.where(frame_mask(sizes, x.shape[-1])[:, None], x, 0.0).unsqueeze(1)
         for i, (conv, pool) in enumerate(zip(self.image, self.pools, strict=True)):
-            x = x.masked_fill(~frame_mask(sizes, x.shape[-1])[:, None, None], 0.0)
-            x = pool(conv(x)).relu()
+            x = pool(convolve(conv, x)).relu_()
             sizes = sizes // 2 if i == 0 else sizes
-        x = x.flatten(1, 2)
-        mask = frame_mask(sizes, x.shape[-1])
-        x = x.masked_fill(~mask[:, None], 0.0)
+            frames = frame_mask(sizes, x.shape[-1]).to(x.dtype)
+            x = x * spread(frames.new_ones(x.shape[:2]), frames)
         for conv, norm, stride in zip(self.columns, self.norms, self.strides, strict=True):
-            x = conv(x)
+            x = convolve(conv, x)
             sizes = conv_lengths(sizes, KERNEL, stride, KERNEL // 2)
-            mask = frame_mask(sizes, x.shape[-1])
-            x = self.dropout(norm(x, mask).relu()).masked_fill(~mask[:, None], 0.0)
-        return self.output(x).transpose(1, 2), sizes
+            # The norm masks the padding, and its zeros stay zeros.
+            x = self.dropout(norm(x, frame_mask(sizes, x.shape[-1])).relu_())
+        return convolve(self.output, x).squeeze(2).transpose(1, 2), sizes

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .layers import MaskedInstanceNorm, conv_lengths, frame_mask, read_lengths
+from .layers import Dropout, MaskedInstanceNorm, conv_lengths, convolve, frame_mask, read_lengths
 
 # The convolutions over one and two dimensions.
 _CONVS: tuple[Any, ...] = (nn.Conv1d, nn.Conv2d)
@@ -92,25 +92,27 @@ class TDSBlock(nn.Module):
         self.conv = conv(channels, channels, tuple(kernel_size), padding=padding)
         self.mix = nn.Sequential(
             conv(width, width, 1),
-            nn.ReLU(),
-            nn.Dropout(dropout),
+            nn.ReLU(inplace=True),
+            Dropout(dropout),
             conv(width, width, 1),
-            nn.Dropout(dropout),
+            Dropout(dropout),
         )
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.norms = nn.ModuleList([MaskedInstanceNorm(width), MaskedInstanceNorm(width)])
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         """The output, of the shape of the input; see the class."""
-        folded = x.reshape(-1, self.channels, *x.shape[2:])  # fold the depth into the batch
-        mixed = self.dropout(self.conv(folded).relu()).view(x.shape)
-        x = self.norms[0](x + mixed, mask)
-        out: Tensor = self.norms[1](x + self.mix(x), mask)
+        if x.dim() == 3:
+            return self(x.unsqueeze(2), mask).squeeze(2)  # type: ignore[no-any-return]
+        x = self.norms[0](x + self.dropout(convolve(self.conv, x, self.depth).relu_()), mask)
+        first, relu, drop, second, last_drop = self.mix
+        mixed = last_drop(convolve(second, drop(relu(convolve(first, x)))))
+        out: Tensor = self.norms[1](x + mixed, mask)
         return out
 
 
 class _Groups(nn.Module):
-    """Groups of TDS blocks over ``[B, C, ..., T]``."""
+    """Groups of TDS blocks over ``[B, C, H, T]``; for one dimension, the height is 1."""
 
     def __init__(
         self,
@@ -124,7 +126,7 @@ class _Groups(nn.Module):
         self.kernel_size = tuple(kernel_size)
         self.strides = [group.stride for group in groups]
         self.convs, self.norms, self.blocks = nn.ModuleList(), nn.ModuleList(), nn.ModuleList()
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         for group in groups:
             width = group.channels * depth
             self.convs.append(
@@ -157,12 +159,12 @@ class _Groups(nn.Module):
     def forward(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         k = self.kernel_size[-1]
         inside = frame_mask(lengths, x.shape[-1])
-        x = torch.where(inside.view(len(x), *[1] * (x.dim() - 2), -1), x, 0.0)
+        x = torch.where(inside[:, None, None], x, 0.0)
         for conv, norm, blocks, stride in zip(
             self.convs, self.norms, self.blocks, self.strides, strict=True
         ):
             lengths = conv_lengths(lengths, k, stride[-1], k // 2)
-            x = self.dropout(conv(x).relu())
+            x = self.dropout(convolve(conv, x).relu_())
             mask = frame_mask(lengths, x.shape[-1])
             x = norm(x, mask)
             for block in blocks:  # type: ignore[attr-defined]
@@ -262,8 +264,8 @@ class TDS1d(nn.Module):
                 f"is {list(x.shape)}"
             )
         sizes = read_lengths("TDS1d", lengths, x, x.shape[1])
-        x, sizes = self.groups(x.transpose(1, 2), sizes)
-        return self.output(x.transpose(1, 2)), sizes
+        x, sizes = self.groups(x.transpose(1, 2).unsqueeze(2), sizes)
+        return self.output(x.squeeze(2).transpose(1, 2)), sizes
 
 
 class TDS2d(nn.Module):

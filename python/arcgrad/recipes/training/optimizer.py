@@ -38,4 +38,4 @@ def make_optimizer(settings: OptimSettings, recognizer: Recognizer) -> torch.opt
         },
     ]
     method = torch.optim.SGD if settings.method == "sgd" else torch.optim.AdamW
-    return method(groups, lr=rate, weight_decay=settings.weight_decay)
+    return method(groups, lr=rate, weight_decay=settings.weight_decay, fused=True)
