@@ -136,6 +136,7 @@ void init_io(nb::module_& m);
 void init_gtn(nb::module_& m);
 void init_ngram_model(nb::module_& m);
 void init_search(nb::module_& m);
+void init_align(nb::module_& m);
 
 }  // namespace arcgrad::bindings
 

@@ -55,4 +55,5 @@ NB_MODULE(_core, m) {
   init_gtn(m);
   init_ngram_model(m);
   init_search(m);
+  init_align(m);
 }

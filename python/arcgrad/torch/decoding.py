@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import arcgrad as ag
-from arcgrad import decoding
+from arcgrad import _core, decoding
 from arcgrad._arguments import checked
 
 from ._leaves import borrow
@@ -229,6 +229,7 @@ def forced_align(
     [(1, 1, 3), (2, 4, 5)]
     """
     op = "forced_align"
+    is_ctc = tokens is None and transitions is None
     if tokens is None:
         tokens = ag.tokens.Tokens.ctc(_num_labels(emissions), blank)
     _check_labels(op, emissions, tokens)
@@ -236,6 +237,10 @@ def forced_align(
     if batch == 0:
         return []
     read = Targets(op, targets, target_lengths, batch, emissions.shape[-1])
+    if is_ctc and not any(isinstance(target, ag.Graph) for target in read.sequences()):
+        graphs = borrow(op, emissions, lengths, True, is_final=True)
+        found = _core.align_batch(op, graphs, read.label_sequences(), blank)
+        return [list(map(TokenSpan._make, spans)) for spans in found]
     acceptors = [
         target if isinstance(target, ag.Graph) else ag.chain_graph(target)
         for target in read.sequences()

@@ -3,6 +3,7 @@
 // compiled here, too, the linker could use this AVX2 copy in the whole program.
 
 #define ARCGRAD_ISA avx2
+#include "arcgrad/trellis/align/chain_loops.h"
 #include "arcgrad/trellis/best/best_loops.h"
 #include "arcgrad/trellis/best/prefilter_loops.h"
 #include "arcgrad/trellis/hvp/hvp_loops.h"
