@@ -61,7 +61,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
+    # pytest-xdist changes private attributes of pytest, and would not group any more in silence.
+    grouped = [item for item in session.items if item.get_closest_marker("xdist_group")]
+    if session.config.getoption("loadgroup", False) and grouped and "@" not in grouped[0].nodeid:
+        raise pytest.UsageError("pytest-xdist must group tests, but it does not; use pytest<9.2")
     # The workers of pytest-xdist have about one processor each. The threads of arcgrad
     # stay: they sleep without work, and most tests of batches check them.
     if "PYTEST_XDIST_WORKER" in os.environ and "torch" in sys.modules:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 
 import arcgrad as ag
 
@@ -110,6 +111,12 @@ def acceptor(*words, weight=0.0, dtype="float64", calc_grad=True):
         for word in words
     ]
     return copy.copy(ag.union(chains))
+
+
+# A test of minutes, or one that repeats a short one on more data.
+long_only = pytest.mark.skipif(
+    os.environ.get("HYPOTHESIS_PROFILE") != "nightly", reason="takes long: make test-long"
+)
 
 
 def run_python(code, **environment):

@@ -8,6 +8,7 @@ import time
 
 import psutil
 import pytest
+from tools import long_only
 
 from arcgrad.recipes.experiments import EXPERIMENTS
 from arcgrad.recipes.experiments.published import TABLE_1
@@ -187,9 +188,7 @@ def test_every_experiment_belongs_to_a_table_or_figure():
     assert found == set(EXPERIMENTS)
 
 
-@pytest.mark.skipif(
-    os.environ.get("HYPOTHESIS_PROFILE") != "nightly", reason="takes minutes: make test-long"
-)
+@long_only
 def test_table_1_is_quick_if_asked(tmp_path):
     start = time.monotonic()
     page, _ = reproduce("table1", out=tmp_path, quick=True, quiet=True)
