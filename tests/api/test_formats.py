@@ -149,15 +149,18 @@ def test_label_zero_needs_an_offset(tmp_path, format):
 
 
 @pytest.mark.parametrize("format", FOREIGN)
-def test_weights_may_be_infinite_or_nan(tmp_path, format):
+def test_weights_may_be_infinite(tmp_path, format):
     path = tmp_path / "graph"
-    values = [math.nan, math.inf, -math.inf, 0.0, 1 / 3, -1e-38]
+    values = [math.inf, -math.inf, 0.0, 1 / 3, -1e-38]
     graph = build(2, {0}, {1}, [(0, 1, i, i, w) for i, w in enumerate(values)], dtype="float32")
     ag.save(path, graph, format)
     assert repr(ag.load(path).weights_to_list()) == repr(graph.weights_to_list())
 
 
-@given(st.lists(st.floats(), min_size=1, max_size=8), st.sampled_from(["float32", "float64"]))
+@given(
+    st.lists(st.floats(allow_nan=False), min_size=1, max_size=8),
+    st.sampled_from(["float32", "float64"]),
+)
 def test_text_of_openfst_keeps_any_float(tmp_path_factory, values, dtype):
     path = tmp_path_factory.mktemp("floats") / "graph"
     with np.errstate(over="ignore"):
@@ -169,8 +172,7 @@ def test_text_of_openfst_keeps_any_float(tmp_path_factory, values, dtype):
     ag.save(path, graph, "att")
     loaded = ag.load(path, acceptor=False, dtype=dtype)
     assert loaded.dtype == dtype
-    same = [(a == b) or (a != a and b != b) for a, b in zip(loaded.weights_to_list(), values)]  # noqa: B905
-    assert all(same)
+    assert loaded.weights_to_list() == values.tolist()
 
 
 @pytest.mark.parametrize("format", ["k2", "gtn"])

@@ -32,8 +32,8 @@ LatticeWeight parse_lattice_weight(const LineReader& lines, std::string_view col
   const std::string_view rest = column.substr(std::min(first + 1, column.size()));
   const size_t second = rest.find(',');
   LatticeWeight out;
-  const auto graph = lines.parse_weight<double>(column.substr(0, first));
-  const auto acoustic = lines.parse_weight<double>(rest.substr(0, second));
+  const auto graph = lines.parse_weight<double>(column.substr(0, first), false);
+  const auto acoustic = lines.parse_weight<double>(rest.substr(0, second), false);
   out.score = lattice_score(graph, acoustic, options);
   out.is_compact = second != std::string_view::npos;
   if (out.is_compact) out.labels = rest.substr(second + 1);
@@ -133,7 +133,8 @@ class AttParser {
   /// The score of a cost, or of the two costs of a lattice.
   template <class T>
   T parse_score(std::string_view column) const {
-    if (column.find(',') == std::string_view::npos) return negated(lines_.parse_weight<T>(column));
+    if (column.find(',') == std::string_view::npos)
+      return negated(lines_.parse_weight<T>(column, false));
     const LatticeWeight weight = parse_lattice_weight(lines_, column, options_);
     if (weight.is_compact) throw IsCompactLattice();
     return static_cast<T>(weight.score);
@@ -192,6 +193,7 @@ ForeignGraph parse_compact_lattice(std::string_view content, const char* op,
       rest.remove_prefix(std::min(size + 1, rest.size()));
     }
   }
+  require_plausible(op, name, num_states, content.size());
   ForeignGraph out = std::move(lattice).expand(num_states, op, name);
   out.arrays.start = {start};
   if (!options.dtype) out.weights = out.weights.cast(DType::float32);
@@ -217,6 +219,7 @@ Graph parse_att(std::string_view content, const char* op, const std::string& nam
   } catch (const IsCompactLattice&) {
     out = parse_compact_lattice(content, op, name, options);
   }
+  require_plausible(op, name, out.arrays.num_nodes, content.size());
   return to_graph(std::move(out), options, op, name);
 }
 

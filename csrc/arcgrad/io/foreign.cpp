@@ -108,6 +108,23 @@ ForeignGraph CompactLattice::expand(int64_t num_states, const char* op,
   return out;
 }
 
+void require_plausible(const char* op, const std::string& name, int64_t num_nodes, size_t size) {
+  constexpr int64_t kFew = 1 << 20;
+  require(num_nodes <= std::max(kFew, static_cast<int64_t>(size)), op, name,
+          " must have at most 2^20 nodes, or one per byte, but it has ", num_nodes, " nodes in ",
+          size, " bytes");
+}
+
+void require_numbers(const char* op, const std::string& name, const Weights& weights) {
+  dispatch(weights.dtype(), [&](auto zero) {
+    const auto values = weights.view<decltype(zero)>();
+    const auto found = std::ranges::find_if(values, [](auto value) { return std::isnan(value); });
+    require(found == values.end(), op, name,
+            " must have weights that are numbers, inf or -inf, but ", "weight ",
+            found - values.begin(), " is nan");
+  });
+}
+
 void require_float32(const char* op, const Graph& graph, const char* format) {
   if (graph.dtype() == DType::float32) return;
   const Weights weights = graph.weights();
@@ -122,6 +139,7 @@ void require_float32(const char* op, const Graph& graph, const char* format) {
 
 StateList::StateList(const char* op, const Graph& graph)
     : topology_(graph.topology_ptr()), out_(&topology_->out()), weights_(graph.weights()) {
+  require_numbers(op, "the graph", weights_);
   ilabel_ = topology_->ilabel();
   olabel_ = topology_->olabel();
   dst_ = topology_->dst();

@@ -101,6 +101,11 @@ class CompactLattice {
   Column labels_;
 };
 
+/// Throws if a file of `size` bytes has far more nodes than a file of this size describes: the
+/// arrays of a graph grow with its number of nodes, which damage makes large.
+void require_plausible(const char* op, const std::string& name, int64_t num_nodes, size_t size);
+/// Throws if a weight is NaN, which no format of costs has.
+void require_numbers(const char* op, const std::string& name, const Weights& weights);
 /// Throws unless all weights are float32, or float64 with values that float32 holds exactly.
 void require_float32(const char* op, const Graph& graph, const char* format);
 

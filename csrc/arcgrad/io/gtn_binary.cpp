@@ -34,6 +34,7 @@ Graph parse_gtn(std::string_view bytes, const char* op, const std::string& name)
   ForeignGraph out;
   Arrays& arrays = out.arrays;
   arrays.num_nodes = reader.get<int32_t>();
+  require_plausible(op, name, arrays.num_nodes, bytes.size());
   const auto num_arcs = reader.get<int32_t>();
   const auto num_start = reader.get<int32_t>(), num_accept = reader.get<int32_t>();
   const auto get_ids = [&](Column& to, int32_t count) {

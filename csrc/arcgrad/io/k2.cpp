@@ -80,6 +80,7 @@ Graph build(K2Arcs arcs, int32_t final_state, const char* op, const std::string&
   out.arrays.olabel = std::move(arcs.olabel);
   arcs.scores.resize(kept);
   out.weights = to_weights<float>(arcs.scores);
+  require_numbers(op, name, out.weights);
   return to_graph(std::move(out), options, op, name);
 }
 
@@ -145,9 +146,10 @@ Graph parse_k2(std::string_view content, const char* op, const std::string& name
     arcs.ilabel.push_back(lines.parse_int("the label", columns[2], kFinalLabel));
     if (count == 5)
       arcs.olabel.push_back(lines.parse_int("the aux_label", columns[3], kFinalLabel));
-    arcs.scores.push_back(lines.parse_weight<float>(columns.back()));
+    arcs.scores.push_back(lines.parse_weight<float>(columns.back(), false));
   }
   require(final_state >= 0, op, name, " must end with a line for the final state, but it has none");
+  require_plausible(op, name, final_state, content.size());
   return build(std::move(arcs), final_state, op, name, options);
 }
 

@@ -47,9 +47,11 @@ void LineReader::fail_int(std::string_view what, std::string_view column, int32_
   fail_here(what, "must be a whole number from ", low, " to ", high, ", but it is ", quote(column));
 }
 
-void LineReader::fail_weight(std::string_view column, ParsedFloat outcome, bool is_float) const {
-  if (outcome == ParsedFloat::not_a_number)
-    fail_here("the weight", "must be a number, inf, -inf or nan, but it is ", quote(column));
+void LineReader::fail_weight(std::string_view column, ParsedFloat outcome, bool has_nan,
+                             bool is_float) const {
+  if (outcome != ParsedFloat::too_large)
+    fail_here("the weight", "must be a number, inf", has_nan ? ", -inf or nan" : " or -inf",
+              ", but it is ", quote(column));
   fail_here("the weight", "must fit ", is_float ? "float32" : "float64", ", but it is ",
             quote(column));
 }

@@ -2,6 +2,7 @@
 
 // Text files of one record per line: lines, their columns, and errors that name the line.
 
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -44,11 +45,13 @@ class LineReader {
     if (!is_int(column, value) || value < low || value > high) fail_int(what, column, low, high);
     return value;
   }
+  /// Refuses NaN unless `has_nan`.
   template <class T>
-  T parse_weight(std::string_view column) const {
+  T parse_weight(std::string_view column, bool has_nan) const {
     T value = 0;
     const ParsedFloat outcome = parse_float(column, value);
-    if (outcome != ParsedFloat::valid) fail_weight(column, outcome, sizeof(T) == sizeof(float));
+    if (outcome != ParsedFloat::valid || (std::isnan(value) && !has_nan)) [[unlikely]]
+      fail_weight(column, outcome, has_nan, sizeof(T) == sizeof(float));
     return value;
   }
 
@@ -58,7 +61,8 @@ class LineReader {
  private:
   [[noreturn]] void fail_int(std::string_view what, std::string_view column, int32_t low,
                              int32_t high) const;
-  [[noreturn]] void fail_weight(std::string_view column, ParsedFloat outcome, bool is_float) const;
+  [[noreturn]] void fail_weight(std::string_view column, ParsedFloat outcome, bool has_nan,
+                                bool is_float) const;
 
   PlainNumbers plain_;
   std::string_view rest_, line_;

@@ -147,6 +147,9 @@ class ArcColumns {
   void add_end(int32_t state, const char* at) {
     const double score = cost_(at);
     if (score == -INFINITY) return;
+    if (std::isnan(score))
+      reader_.fail_here("must have weights that are numbers, inf or -inf, but that of state ",
+                        state, " is nan");
     accept_.push_back(state);
     accept_weights_.push_back(score);
   }
@@ -375,6 +378,7 @@ Graph parse_openfst(ByteReader& reader, const LoadOptions& options) {
     reader.fail_here("must have standard, log or log64 arcs, or be a lattice of Kaldi, but it has ",
                      quote(h.arc_type), " arcs in a ", quote(h.fst_type), " FST");
   content.arrays.symbols = std::move(symbols);
+  require_numbers(reader.op(), reader.name(), content.weights);
   return to_graph(std::move(content), options, reader.op(), reader.name());
 }
 

@@ -34,7 +34,7 @@ int32_t count_named(const Topology& topology) {
 class GtnTextParser {
  public:
   GtnTextParser(std::string_view content, const char* op, std::string name)
-      : lines_(content, op, std::move(name)) {}
+      : lines_(content, op, std::move(name)), size_(content.size()) {}
 
   Graph parse() {
     arrays_.start = next_ids("start");
@@ -45,6 +45,7 @@ class GtnTextParser {
             lines_.name(), " must count all nodes, but it is ", noted_nodes_,
             " and there is a node ", named_nodes_ - 1);
     arrays_.num_nodes = std::max(named_nodes_, noted_nodes_);
+    require_plausible(lines_.op(), lines_.name(), arrays_.num_nodes, size_);
     return Graph::from_arrays(std::move(arrays_), std::move(weights));
   }
 
@@ -110,7 +111,7 @@ class GtnTextParser {
       is_transducer_ |= ilabel != olabel;
       arrays_.ilabel.push_back(ilabel);
       arrays_.olabel.push_back(olabel);
-      values.push_back(count < 5 ? T{0} : lines_.parse_weight<T>(columns[4]));
+      values.push_back(count < 5 ? T{0} : lines_.parse_weight<T>(columns[4], true));
     }
     return to_weights<T>(values);
   }
@@ -122,6 +123,7 @@ class GtnTextParser {
   }
 
   LineReader lines_;
+  size_t size_;
   int32_t num_lines_ = 0, named_nodes_ = 0, noted_nodes_ = -1;
   DType dtype_ = DType::float32;
   bool is_transducer_ = false;
