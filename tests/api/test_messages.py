@@ -141,6 +141,9 @@ VALID = {
     "weights": lambda: [0.0] * 6,
 }
 SPECIAL = {
+    ("align_words", "labels", "torch"): lambda: ["<blank>", "a", "b"],
+    ("align_words", "log_probs", "torch"): lambda: torch.zeros(2, 3),
+    ("align_words", "words", "torch"): lambda: "a",
     ("chain_graph", "labels"): lambda: [1],
     ("best", "graph", "text"): lambda: ag.text.acceptor("a"),
     ("best_strings", "graph", "text"): lambda: ag.text.acceptor("a"),

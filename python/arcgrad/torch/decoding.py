@@ -67,6 +67,35 @@ class CTCDecoder(decoding.CTCDecoder):
         return super()._examples(op, log_probs, _to_numpy(lengths))
 
 
+@checked
+def align_words(
+    log_probs: Any, words: Any, labels: Sequence[str], *, lengths: Any = None, **options: Any
+) -> Any:
+    """:func:`arcgrad.decoding.align_words` that takes tensors, too.
+
+    Tensors may be on any device, have any floating-point type and need gradients; results are
+    plain values.
+
+    Args:
+        log_probs: Log-probabilities ``[T, C]``; a batch is ``[B, T, C]`` or a list.
+        words: A text, or the list of its words; for a batch a list of these.
+        labels: The name of each label.
+        lengths: The number of frames of each example of a batch.
+        options: The options of :func:`arcgrad.decoding.align_words`.
+
+    >>> import torch, arcgrad.torch as agt
+    >>> log_probs = torch.eye(4)[torch.tensor([0, 2, 3, 0, 1, 2, 0])].mul(4).log_softmax(-1)
+    >>> words = agt.align_words(log_probs, "ab a", ["<blank>", "|", "a", "b"], frame_shift=0.02)
+    >>> [(word.word, word.start, word.end) for word in words]
+    [('ab', 0.02, 0.06), ('a', 0.1, 0.12)]
+    """
+    if isinstance(log_probs, list | tuple):
+        log_probs = [_to_numpy(each) for each in log_probs]
+    return decoding.align_words(
+        _to_numpy(log_probs), words, labels, lengths=_to_numpy(lengths), **options
+    )
+
+
 def _to_numpy(values: Any) -> Any:
     if not isinstance(values, Tensor):
         return values
