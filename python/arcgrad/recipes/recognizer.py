@@ -44,6 +44,13 @@ def _check(experiment: Experiment) -> None:
             "Recognizer: an inner convolution must stand between TDS groups, but model.preset is "
             "plain"
         )
+    if model.height_subsampling is not None and (
+        model.preset == "plain" or experiment.data.is_speech
+    ):
+        raise ValueError(
+            "Recognizer: only TDS networks for images sub-sample the height, but "
+            f"model.height_subsampling is {model.height_subsampling}"
+        )
     if loss.prune is not None and loss.ngram < 1:
         raise ValueError(
             "Recognizer: loss.ngram must be at least 1 for pruned transitions, but loss.prune is "
@@ -59,7 +66,10 @@ def _network(
     if settings.subsampling is not None:
         options["subsampling"] = settings.subsampling
     if settings.preset == "plain":
+        options |= {"channels": settings.channels, "layers": settings.layers}
         return models.PlainConv2d(height, num_outputs, **options)
+    if not experiment.data.is_speech:
+        options["height_subsampling"] = settings.height_subsampling
     if inner is not None:
         return models.TDS2dTransducer.preset(
             settings.preset,
@@ -83,7 +93,7 @@ def _transitions(settings: LossSettings, dataset: Dataset) -> ag.Graph | None:
     counts = ag.ngram.count(targets, settings.ngram, num_tokens=len(tokenizer.tokens) + first)
     return ag.ngram.backoff_graph(
         counts.prune([*[0] * (settings.ngram - 1), settings.prune]),
-        backoff="epsilon",  # as in the paper
+        backoff=settings.backoff,
         blank=settings.blank,
         blank_label=0 if first else None,
         self_loops=settings.max_frames != 1,
@@ -170,7 +180,7 @@ class Recognizer(nn.Module):
                     f"but it is {type(given).__name__}"
                 )
         self.tokenizer, self.height = tokenizer, height
-        self._pruned, self._inner = transitions, inner
+        self._pruned, self._inner, self._divide = transitions, inner, loss.divide
         self.first_label, self.is_speech = loss.first_label, experiment.data.is_speech
         num_labels = len(tokenizer.tokens) + self.first_label
         self.network = _network(experiment, height, num_labels, inner)
@@ -262,7 +272,7 @@ class Recognizer(nn.Module):
         return next(self.parameters()).device
 
     def loss(self, emissions: Tensor, lengths: Tensor, batch: Batch) -> Tensor:
-        """Return the loss of each example ``[B]``, divided by the number of letters of its text.
+        """Return the loss of each example ``[B]``, as a rule divided by the letters of its text.
 
         A target that does not fit into its frames has loss 0.
         """
@@ -271,6 +281,8 @@ class Recognizer(nn.Module):
         if self.criterion.lexicon is not None:
             targets, target_lengths = [self._spellable(text) for text in batch.texts], None
         losses: Tensor = self.criterion(emissions, targets, lengths, target_lengths)
+        if not self._divide:
+            return losses
         letters = torch.tensor([max(len(text), 1) for text in batch.texts])
         return losses / letters.to(losses)
 

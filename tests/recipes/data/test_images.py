@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from arcgrad.recipes.data import ImageAugmentation
+from arcgrad.recipes.data import ImageAugmentation, Pixels
 
 NOTHING = ImageAugmentation(jitter=0, stretch=0, rotation=0, brightness=0, contrast=0)
 
@@ -85,3 +86,14 @@ def test_contrast_keeps_the_mean():
 def test_invalid_augmentation_settings_are_errors(wrong):
     with pytest.raises(ValueError, match="must not be negative and fractions must be below 1"):
         ImageAugmentation(**wrong)
+
+
+def test_an_image_can_be_normalised_with_its_own_mean_and_deviation():
+    rng = np.random.default_rng(0)
+    image = Image.fromarray(rng.integers(0, 256, (32, 50), np.uint8))
+    values = Pixels(32)(image)
+    assert torch.allclose(values.mean(), torch.tensor(0.0), atol=1e-6)
+    assert torch.allclose(values.std(correction=0), torch.tensor(1.0), atol=1e-6)
+    assert (Pixels(32)(Image.new("L", (9, 32), 77)) == 0).all()
+    with pytest.raises(ValueError, match="the mean and the deviation must be given together, but"):
+        Pixels(32, 0.5)

@@ -198,3 +198,17 @@ def test_lines_can_be_written_with_another_text():
 def test_invalid_arguments_are_errors(arguments, message):
     with pytest.raises(ValueError, match=message):
         letters.load(**arguments)
+
+
+def test_lines_can_have_single_words_in_the_first_epochs():
+    lines = letters.load("lines", train=20, validation=2, test=2, single_words=2).train
+    pieces = lines.with_tokenizer(letters.load("lines", train=1).train.tokenizer)
+    for data in (lines, pieces):
+        for epoch, is_short in ((0, True), (1, True), (2, False)):
+            examples = [data[Key(epoch, index)] for index in range(20)]
+            assert all((" " not in example.text) == is_short for example in examples)
+            for example in examples:
+                assert data.tokenizer.decode(example.target.tolist()) == example.text
+        assert data[3].text == data.texts[3] == data[Key(2, 3)].text
+    with pytest.raises(ValueError, match="single_words must be a number of epochs with lines, but"):
+        letters.load("words", single_words=1)

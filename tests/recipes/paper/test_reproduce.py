@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import statistics
 import sys
 import time
 
@@ -10,7 +11,7 @@ import psutil
 import pytest
 from tools import long_only
 
-from arcgrad.recipes.experiments import EXPERIMENTS
+from arcgrad.recipes.experiments import EXPERIMENTS, catalog
 from arcgrad.recipes.experiments.published import TABLE_1
 from arcgrad.recipes.inference import evaluate_run
 from arcgrad.recipes.paper import PAPER_TABLES, reproduce, reproduction
@@ -20,9 +21,10 @@ TINY = ["data.train=40", "data.validation=2", "data.test=3", "optim.epochs=1"]
 PIECES = ["tokens.num_pieces=32", "model.inner_pieces=32"]
 
 
-def rows(path):
-    """The cells of the table on a page."""
-    lines = [line for line in path.read_text().splitlines() if line.startswith("|")]
+def rows(path, number=0):
+    """The cells of a table on a page, by default of its first one."""
+    tables = re.findall(r"(?:^\|.*\n)+", path.read_text(), flags=re.MULTILINE)
+    lines = tables[number].splitlines()
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
@@ -34,10 +36,10 @@ def test_a_table_has_the_measured_and_the_published_number_of_each_cell(tmp_path
     for ngram, row in enumerate(body):
         assert row[0] == str(ngram)
         for place, blank in enumerate(TABLE_1):
-            result = found[f"table1/letters/ngram{ngram}/{blank}_blank"]
+            (result,) = found[f"table1/letters/ngram{ngram}/{blank}_blank"]["runs"]
             expected = [f"{result['validation_cer']:.1f}", f"{result['test_cer']:.1f}"]
             assert row[1 + 3 * place : 4 + 3 * place] == [*expected, str(TABLE_1[blank][ngram])]
-            run = tmp_path / f"runs/table1/letters/ngram{ngram}/{blank}_blank"
+            run = tmp_path / f"runs/table1/letters/ngram{ngram}/{blank}_blank/seed0"
             history = [
                 json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()
             ]
@@ -51,7 +53,7 @@ def test_finished_cells_are_reused_and_not_trained_again(tmp_path, monkeypatch):
     reproduce("variants", out=tmp_path, settings=TINY, quiet=True)
     trained = sorted(path.parent for path in tmp_path.glob("runs/**/result.json"))
     assert len(trained) == 4  # with CTC, the cell of Table 1
-    assert tmp_path / "runs/table1/letters/ngram0/optional_blank" in trained
+    assert tmp_path / "runs/table1/letters/ngram0/optional_blank/seed0" in trained
 
     def never(*_, **__):
         raise AssertionError
@@ -60,27 +62,64 @@ def test_finished_cells_are_reused_and_not_trained_again(tmp_path, monkeypatch):
     page, _ = reproduce("variants", out=tmp_path, settings=TINY, quiet=True)
     assert [row[0] for row in rows(page)[2:]] == ["CTC", "spike", "limited", "spaced"]
     with pytest.raises(ValueError, match=r"must have the settings of its cell, but .* has others"):
-        reproduce("variants", out=tmp_path, settings=[*TINY, "seed=1"], quiet=True)
+        reproduce("variants", out=tmp_path, settings=[*TINY, "loss.divide=false"], quiet=True)
 
 
 def test_a_damaged_result_is_an_error_that_names_it(tmp_path):
-    run = tmp_path / "runs/table1/letters/ngram0/optional_blank"
+    run = tmp_path / "runs/table1/letters/ngram0/optional_blank/seed0"
     run.mkdir(parents=True)
     (run / "result.json").write_text('{"validation_cer": 4')
     with pytest.raises(ValueError, match=r"reproduce: '.*result.json' must be JSON, but .* remove"):
         reproduce("variants", out=tmp_path, settings=TINY, quiet=True)
 
 
+def folders_of(table, root):
+    """The folders of the runs of all cells, with one seed."""
+    experiments = PAPER_TABLES[table].experiments("letters")
+    runs = reproduction._runs(experiments, catalog("letters"), root, 1)
+    return {name: run.path.parent for name, (run,) in runs.items()}
+
+
 def test_equal_cells_have_one_run(tmp_path):
-    experiments = PAPER_TABLES["fig5"].experiments("letters")
-    folders = reproduction._run_folders(experiments, tmp_path)
-    assert len(experiments) == 16
-    assert len(set(folders.values())) == 14
+    folders = folders_of("fig5", tmp_path)
+    assert len(folders) == 14
+    assert len(set(folders.values())) == 12
     one = folders["fig5d/letters/subsampling4/marginal"]
-    assert one == folders["fig5/letters/pieces1000/marginal"]
-    dense = reproduction._run_folders(PAPER_TABLES["table2"].experiments("letters"), tmp_path)
-    same = dense["table2/letters/letters/dense"]
+    assert one == folders["fig5/letters/pieces200/marginal"]
+    same = folders_of("table2", tmp_path)["table2/letters/letters/dense"]
     assert same == tmp_path / "table1/letters/ngram2/optional_blank"
+
+
+def test_several_seeds_have_a_mean_and_a_spread(tmp_path):
+    def made(seeds):
+        return reproduce("variants", out=tmp_path, seeds=seeds, settings=TINY, quiet=True)
+
+    page, _ = made(1)
+    assert "±" not in page.read_text()
+    page, numbers = made(2)  # trains the second seed only
+    runs = json.loads(numbers.read_text())["variants/letters/spike"]["runs"]
+    assert [run["seed"] for run in runs] == [0, 1]
+    assert [run["settings"]["seed"] for run in runs] == [0, 1]
+    errors = [run["test_cer"] for run in runs]
+    assert errors[0] != errors[1]
+    expected = f"{statistics.fmean(errors):.1f} ± {statistics.stdev(errors):.1f}"
+    assert {row[0]: row[2] for row in rows(page)}["spike"] == expected
+    text = page.read_text()
+    assert "Mean and standard deviation of 2 seeds." in text
+    assert f"`arcgrad reproduce variants --data letters --seeds 2 --set {TINY[0]}" in text
+
+
+def test_the_page_of_a_preset_has_its_own_name_and_runs(tmp_path):
+    settings = [*TINY, "data.height=16", "optim.batch_size=8"]
+    page, _ = reproduce("table1", "words", tmp_path, preset="paper", settings=settings, quiet=True)
+    assert page.name == "table1-words-paper.md"
+    title = "# Table 1: transitions and blanks, on words, preset paper\n"
+    assert page.read_text().startswith(title)
+    assert len(list(tmp_path.glob("runs/paper/table1/words/*/*/seed0/result.json"))) == 9
+    found = {row[0]: row[1:] for row in rows(page, 1)}
+    assert found["data.height"] == ["16", "64"]
+    assert found["data.train"] == ["40", "none"]
+    assert "model.preset" not in found
 
 
 def test_an_interrupted_reproduction_is_resumed(tmp_path, monkeypatch):
@@ -141,8 +180,8 @@ def test_cells_can_be_trained_in_processes(tmp_path, capsys):
     assert first == "table3 on letters: 2 runs, 2 epochs"
     assert {line.split()[0] for line in lines[:2]} == {"1/2", "2/2"}
     assert {line.split()[1] for line in lines[:2]} == {
-        "table3/letters/wfst",
-        "table3/letters/ordinary",
+        "table3/letters/wfst/seed0",
+        "table3/letters/ordinary/seed0",
     }
     assert "# Table 3: a convolution of graphs, on letters" in lines
 
@@ -172,8 +211,16 @@ def test_child_processes_end_with_their_parent(tmp_path):
 def test_invalid_reproduction_requests_are_errors():
     with pytest.raises(ValueError, match="but it is 'table11'; did you mean 'table1'"):
         reproduce("table11")
-    with pytest.raises(ValueError, match="table1 must be on one of letters, iam, but it is on"):
+    with pytest.raises(ValueError, match="table1 must be on one of letters, words, iam, but"):
         reproduce("table1", "wsj")
+    with pytest.raises(
+        ValueError, match=r"preset must be one of small, .* 'papr'; did you mean 'p"
+    ):
+        reproduce("table1", preset="papr")
+    with pytest.raises(ValueError, match="preset of iam must be published or paper, but it is 'sm"):
+        reproduce("table1", "iam", preset="small")
+    with pytest.raises(ValueError, match="there must be at least 1 seed, but there are 0"):
+        reproduce("table1", seeds=0)
     with pytest.raises(ValueError, match="the corpus iam must have a folder"):
         reproduce("fig8", "iam")
 

@@ -16,6 +16,7 @@ from .application import Device, Quiet, Threads, app
     "reproduce",
     epilog="Examples: [bold]arcgrad reproduce table1 --jobs 2[/bold]  ·  "
     "[bold]arcgrad reproduce fig5 --quick[/bold]  ·  "
+    "[bold]arcgrad reproduce table1 --seeds 3[/bold]  ·  "
     "[bold]arcgrad reproduce table2 --data iam --data-path IAM --device cuda[/bold]",
 )
 def run_reproduce(
@@ -27,12 +28,22 @@ def run_reproduce(
     ],
     data: Annotated[
         str | None,
-        typer.Option(help="letters, digits, iam, librispeech or wsj; by default letters."),
+        typer.Option(help="letters, words, digits, iam, librispeech or wsj; by default letters."),
     ] = None,
     data_path: Annotated[Path | None, typer.Option(help="The folder of the corpus.")] = None,
     out: Annotated[Path, typer.Option(help="The folder for tables, pictures and runs.")] = Path(
         "results"
     ),
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            help="paper, published or small: the paper's settings, those of the published recipes, "
+            "or networks for processors."
+        ),
+    ] = None,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="The number of runs of each cell, with adjacent seeds.")
+    ] = 1,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Override a setting in all cells."),
@@ -52,6 +63,8 @@ def run_reproduce(
         table,
         data,
         out,
+        preset=preset,  # type: ignore[arg-type]  # reproduce checks it
+        seeds=seeds,
         settings=[*changed, *(settings or [])],
         quick=quick,
         jobs=jobs,

@@ -8,6 +8,7 @@ from arcgrad.recipes.experiments import Experiment
 
 from . import digits, iam, letters, librispeech, wsj
 from .examples import SPLITS, Dataset, Split, Splits
+from .speech import LogMel
 from .tokenizers import WordPieces
 
 __all__ = ["load_data", "load_split", "read_split"]
@@ -65,7 +66,15 @@ def _load_corpus(experiment: Experiment) -> Splits[Any]:
         options["augmentation"] = None
     sizes = {split: getattr(settings, split) for split in SPLITS}
     sizes = {split: size for split, size in sizes.items() if size is not None}
+    if settings.is_speech:
+        rate = digits.RATE if settings.corpus == "digits" else librispeech.RATE
+        options["features"] = LogMel(rate=rate, window=settings.window)
+    else:
+        options["normalize"] = settings.normalize
+        if settings.height is not None:
+            options["height"] = settings.height
     if settings.corpus == "letters":
+        options["single_words"] = settings.single_words
         return letters.load(settings.task, **sizes, **options)
     if settings.corpus == "digits":
         return digits.load(settings.path, **sizes, **options)

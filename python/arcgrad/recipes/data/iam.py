@@ -297,6 +297,7 @@ def load(
     *,
     unit: Unit = "lines",
     height: int = HEIGHT,
+    normalize: Literal["corpus", "image"] = "corpus",
     augmentation: ImageAugmentation | None = AUGMENTATION,
     limit: int | None = None,
     seed: int = 0,
@@ -307,6 +308,8 @@ def load(
         data_path: The folder of the corpus, or the folder with its manifests.
         unit: ``"lines"`` or ``"words"``.
         height: The height to which images are scaled.
+        normalize: Whether images are normalised with the mean and standard deviation of the corpus,
+            or each with its own.
         augmentation: The augmentation of training images, or None.
         limit: The maximum number of examples of each split; None for all.
         seed: The seed of the augmentation.
@@ -328,7 +331,7 @@ def load(
             [row.text for row in part],
             [scaled_width(row.width, row.height, height) for row in part],
             letters,
-            pixels=Pixels(height, MEAN, STD),
+            pixels=pixels(height, normalize),
             augmentation=augmentation if split == "train" else None,
             split=split,
             seed=seed,
@@ -336,3 +339,13 @@ def load(
         for split, part in zip(SPLITS, rows, strict=True)
     ]
     return Splits(*parts)
+
+
+def pixels(height: int = HEIGHT, normalize: Literal["corpus", "image"] = "corpus") -> Pixels:
+    """Return the preprocessing of images.
+
+    >>> from arcgrad.recipes.data import iam
+    >>> iam.pixels(normalize="image")
+    Pixels(height=64, mean=None, std=None)
+    """
+    return Pixels(height, *((MEAN, STD) if normalize == "corpus" else ()))

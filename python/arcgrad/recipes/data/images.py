@@ -16,9 +16,12 @@ from torch import Tensor
 
 from arcgrad import _files
 
-from .examples import Dataset
+from .examples import Dataset, Example, Key
 
 WHITE = 255
+
+# The least deviation of an image that is normalised with its own.
+LEAST_DEVIATION = 1e-3
 
 # The size of the largest images, which are read as a whole; a page at 300 dpi has 9 million.
 MOST_PIXELS = 50_000_000
@@ -91,11 +94,13 @@ class Pixels:
 
     Args:
         height: The height to which images are scaled, with their aspect ratio.
-        mean: The mean of all pixels of the corpus, on a scale from 0 (black) to 1.
-        std: Their standard deviation.
+        mean: The mean of all pixels of the corpus, on a scale from 0 (black) to 1; None to
+            normalise each image with its own mean and standard deviation.
+        std: The standard deviation of all pixels of the corpus; None likewise.
 
     Raises:
-        ValueError: If the height or the deviation is not positive.
+        ValueError: If the height or the deviation is not positive, or only one of mean and std is
+            None.
 
     >>> from PIL import Image
     >>> from arcgrad.recipes.data import Pixels
@@ -104,14 +109,19 @@ class Pixels:
     """
 
     height: int
-    mean: float
-    std: float
+    mean: float | None = None
+    std: float | None = None
 
     def __post_init__(self) -> None:
-        if self.height < 1 or not self.std > 0:
+        if self.height < 1 or not (self.std is None or self.std > 0):
             raise ValueError(
                 f"Pixels: the height and the deviation must be positive, but they are {self.height}"
                 f" and {self.std}"
+            )
+        if (self.mean is None) != (self.std is None):
+            raise ValueError(
+                "Pixels: the mean and the deviation must be given together, but they are "
+                f"{self.mean} and {self.std}"
             )
 
     def __call__(self, image: Image.Image) -> Tensor:
@@ -120,7 +130,11 @@ class Pixels:
             width = scaled_width(image.width, image.height, self.height)
             image = image.resize((width, self.height), Image.Resampling.BILINEAR)
         pixels = torch.from_numpy(np.asarray(image, np.float32) / WHITE)
-        return (pixels - self.mean) / self.std
+        if self.mean is not None and self.std is not None:
+            return (pixels - self.mean) / self.std
+        # An image of one grey has deviation 0, and becomes 0.
+        std, mean = torch.std_mean(pixels, correction=0)
+        return (pixels - mean) / std.clamp_min(LEAST_DEVIATION)
 
 
 def read_image(path: str | os.PathLike[str]) -> Image.Image:
@@ -201,6 +215,17 @@ class ImagesInMemory(ImageDataset):
     ) -> None:
         super().__init__(*args, **kwargs)
         self._images = list(images)
+        self._first: ImagesInMemory | None = None
+        self._num_first = 0
+
+    def start_with(self, first: ImagesInMemory, num_epochs: int) -> None:
+        """Use other examples, as many, in the first epochs."""
+        self._first, self._num_first = first, num_epochs
+
+    def __getitem__(self, key: int | Key) -> Example:
+        if self._first is not None and isinstance(key, Key) and key.epoch < self._num_first:
+            return self._first.with_tokenizer(self.tokenizer)[key]
+        return super().__getitem__(key)
 
     def image(self, index: int) -> Image.Image:
         """Return the original image of an example, in grey."""

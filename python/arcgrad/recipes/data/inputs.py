@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -68,13 +68,14 @@ def input_features(experiment: Experiment, height: int | None = None) -> Pixels 
     """
     settings = experiment.data
     if settings.corpus in RATES:
-        features = LogMel(rate=RATES[settings.corpus])
+        features = LogMel(rate=RATES[settings.corpus], window=settings.window)
         if height is None:
             return features
-        return LogMel(rate=features.rate, num_filters=height)
+        return replace(features, num_filters=height)
+    height = height or settings.height
     if settings.corpus == "iam":
-        return Pixels(height or iam.HEIGHT, iam.MEAN, iam.STD)
-    return letters.pixels(settings.task, height or letters.HEIGHT)
+        return iam.pixels(height or iam.HEIGHT, settings.normalize)
+    return letters.pixels(settings.task, height or letters.HEIGHT, settings.normalize)
 
 
 def read_input(features: Pixels | LogMel, path: str | os.PathLike[str]) -> Input:

@@ -25,6 +25,8 @@ from .images import WHITE, ImageAugmentation, ImagesInMemory, Pixels, scaled_wid
 from .tokenizers import BOUNDARY, Letters
 
 Image = npt.NDArray[np.uint8]
+# The ids, texts and images of a data set.
+Lines = tuple[list[str], list[str], list[Image]]
 Ints = npt.NDArray[np.int64]
 
 ALPHABET = string.ascii_lowercase
@@ -133,6 +135,8 @@ def load(
     text: str | None = None,
     augmentation: ImageAugmentation | None = AUGMENTATION,
     height: int = HEIGHT,
+    normalize: Literal["corpus", "image"] = "corpus",
+    single_words: int = 0,
     seed: int = 0,
 ) -> Splits[ImagesInMemory]:
     """Handwritten words, or lines of running text written with the letters of these words.
@@ -151,6 +155,9 @@ def load(
             case.
         augmentation: The augmentation of training images, or None.
         height: The height to which images are scaled.
+        normalize: Whether images are normalised with the mean and standard deviation of the corpus,
+            or each with its own.
+        single_words: The number of epochs at the start in which a training line has one word.
         seed: The seed of lines, of the choice of words, and of the augmentation.
 
     Returns:
@@ -174,39 +181,56 @@ def load(
     for split, size in sizes.items():
         if size is not None and size < 1:
             raise ValueError(f"letters.load: {split} must be at least 1, but it is {size}")
+    if single_words < 0 or (single_words and task == "words"):
+        raise ValueError(
+            "letters.load: single_words must be a number of epochs with lines, but it is "
+            f"{single_words} and the task is {task!r}"
+        )
+    letters = Letters(tuple(ALPHABET if task == "words" else BOUNDARY + ALPHABET))
+    said = running_text() if text is None else clean(text)
+
+    def made(split: Split, lines: Lines) -> ImagesInMemory:
+        ids, texts, images = lines
+        return ImagesInMemory(
+            images,
+            ids,
+            texts,
+            [scaled_width(image.shape[1], HEIGHT, height) for image in images],
+            letters,
+            pixels=pixels(task, height, normalize),
+            augmentation=augmentation if split == "train" else None,
+            split=split,
+            seed=seed,
+        )
+
     parts = []
     for split in SPLITS:
         size = sizes[split]
         if task == "words":
-            ids, texts, images = _words(split, size, seed)
-        else:
-            said = running_text() if text is None else clean(text)
-            ids, texts, images = _lines(split, LINES[split] if size is None else size, said, seed)
-        parts.append(
-            ImagesInMemory(
-                images,
-                ids,
-                texts,
-                [scaled_width(image.shape[1], HEIGHT, height) for image in images],
-                Letters(tuple(ALPHABET if task == "words" else BOUNDARY + ALPHABET)),
-                pixels=pixels(task, height),
-                augmentation=augmentation if split == "train" else None,
-                split=split,
-                seed=seed,
+            parts.append(made(split, _words(split, size, seed)))
+            continue
+        number = LINES[split] if size is None else size
+        lines = made(split, _lines(split, number, said, seed))
+        if split == "train" and single_words:
+            lines.start_with(
+                made(split, _lines(split, number, said, seed, num_words=(1, 1))), single_words
             )
-        )
+        parts.append(lines)
     return Splits(*parts)
 
 
-def pixels(task: Literal["words", "lines"], height: int = HEIGHT) -> Pixels:
+def pixels(
+    task: Literal["words", "lines"],
+    height: int = HEIGHT,
+    normalize: Literal["corpus", "image"] = "corpus",
+) -> Pixels:
     """Return the preprocessing of the images of a task.
 
     >>> from arcgrad.recipes.data import letters
     >>> letters.pixels("lines")
     Pixels(height=16, mean=0.81, std=0.393)
     """
-    mean, std = NORMAL[task]
-    return Pixels(height, mean, std)
+    return Pixels(height, *(NORMAL[task] if normalize == "corpus" else ()))
 
 
 def _image(columns: Sequence[npt.NDArray[np.uint8]]) -> Image:
@@ -214,7 +238,7 @@ def _image(columns: Sequence[npt.NDArray[np.uint8]]) -> Image:
     return np.asarray(WHITE * (1 - np.hstack(columns)), np.uint8)
 
 
-def _words(split: Split, size: int | None, seed: int) -> tuple[list[str], list[str], list[Image]]:
+def _words(split: Split, size: int | None, seed: int) -> Lines:
     """The ids, texts and images of words of a split."""
     words = read_words()
     chosen = words.of(split)
@@ -278,9 +302,14 @@ class _Pool:
 
 
 def _lines(
-    split: Split, size: int, text: str, seed: int
-) -> tuple[list[str], list[str], list[Image]]:
+    split: Split,
+    size: int,
+    text: str,
+    seed: int,
+    num_words: tuple[int, int] = (MIN_WORDS, MAX_WORDS),
+) -> Lines:
     """The ids, texts and images of lines of a split."""
+    least, most = num_words
     words = text.split()
     words = words[round(BEGIN[split] * len(words)) : round(END[split] * len(words))]
     letters = np.concatenate([[0], np.cumsum([len(word) for word in words], dtype=np.int64)])
@@ -288,11 +317,11 @@ def _lines(
     def fits(begin: Any, count: int) -> Any:
         return letters[begin + count] - letters[begin] + count - 1 <= MAX_LETTERS
 
-    begins = np.arange(len(words) - MAX_WORDS + 1)
-    begins = begins[fits(begins, MIN_WORDS)] if len(begins) else begins
+    begins = np.arange(len(words) - most + 1)
+    begins = begins[fits(begins, least)] if len(begins) else begins
     if not len(begins):
         raise ValueError(
-            f"letters.load: the text must have lines of {MIN_WORDS} words for {split}, but its "
+            f"letters.load: the text must have lines of {least} words for {split}, but its "
             f"{len(words)} words make none of at most {MAX_LETTERS} letters"
         )
     pool = _Pool(split)
@@ -300,7 +329,7 @@ def _lines(
     for index in range(size):
         rng = stream("letters lines", seed, SPLITS.index(split), index)
         begin = begins[rng.integers(len(begins))]
-        count = int(rng.integers(MIN_WORDS, MAX_WORDS, endpoint=True))
+        count = int(rng.integers(least, most, endpoint=True))
         while not fits(begin, count):
             count -= 1
         texts.append(" ".join(words[begin : begin + count]))

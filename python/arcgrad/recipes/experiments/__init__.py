@@ -1,7 +1,8 @@
 """Experiments: typed settings, files of settings, and the named experiments of the paper."""
 
-from .catalog import EXPERIMENTS, cells, find
+from .catalog import EXPERIMENTS, catalog, cells, find
 from .files import load_settings
+from .presets import PRESETS, Preset
 from .settings import (
     DataSettings,
     Experiment,
@@ -18,12 +19,15 @@ from .settings import (
 
 __all__ = [
     "EXPERIMENTS",
+    "PRESETS",
     "DataSettings",
     "Experiment",
     "LossSettings",
     "ModelSettings",
     "OptimSettings",
+    "Preset",
     "TokenSettings",
+    "catalog",
     "cells",
     "find",
     "flatten",

@@ -75,6 +75,12 @@ class DataSettings:
         validation: The number of validation examples, likewise.
         test: The number of test examples, likewise.
         augment: Whether training examples are augmented at random.
+        height: The height to which images are scaled; None for the default of the corpus.
+        normalize: Whether images are normalised with the mean and standard deviation of the corpus,
+            or each with its own. Recordings are always normalised one by one.
+        window: The length of a frame of recordings, in seconds.
+        single_words: The number of epochs at the start in which a training line of ``letters`` has
+            one word.
     """
 
     corpus: Literal["letters", "digits", "iam", "librispeech", "wsj"] = "letters"
@@ -84,6 +90,10 @@ class DataSettings:
     validation: Optional[Int] = None
     test: Optional[Int] = None
     augment: Bool = True
+    height: Optional[Count] = None
+    normalize: Literal["corpus", "image"] = "corpus"
+    window: Annotated[Float, Field(gt=0)] = 0.020
+    single_words: Annotated[Int, Field(ge=0)] = 0
 
     @property
     def is_speech(self) -> bool:
@@ -119,6 +129,10 @@ class ModelSettings:
             :class:`arcgrad.recipes.models.PlainConv2d`, for images.
         subsampling: How many columns or frames make one output; None for the default of the preset.
             An inner convolution sub-samples once more and is not counted.
+        height_subsampling: How many rows of an image make one row of the last TDS group; None if
+            every group halves the height. The first groups halve it.
+        channels: The width of ``"plain"``, see :class:`arcgrad.recipes.models.PlainConv2d`.
+        layers: The number of further convolutions over columns of ``"plain"``, likewise.
         dropout: The fraction of activations dropped in training.
         inner: A convolution inside the network for images, from letters to word pieces: ``"wfst"``
             for one whose kernels are graphs (:class:`arcgrad.recipes.models.TDS2dTransducer`),
@@ -129,6 +143,9 @@ class ModelSettings:
 
     preset: Literal["small", "paper", "recipe", "plain"] = "small"
     subsampling: Optional[Int] = None
+    height_subsampling: Optional[Int] = None
+    channels: Count = 64
+    layers: Annotated[Int, Field(ge=0)] = 0
     dropout: Float = 0.1
     inner: Inner = "none"
     inner_pieces: Int = 200
@@ -150,6 +167,10 @@ class LossSettings:
         max_frames: The maximum number of frames of a token; None for no limit.
         min_blanks: The minimum number of blanks between tokens.
         max_blanks: The maximum number of blanks between tokens; None for no limit.
+        backoff: What the back-off arcs of pruned transitions are: ``"epsilon"`` as in the paper, or
+            ``"failure"``, so that each sequence of labels has one path.
+        divide: Whether the loss of an example is divided by the number of letters of its text. A
+            batch has the mean of its losses.
     """
 
     blank: Blank = "optional"
@@ -160,6 +181,8 @@ class LossSettings:
     max_frames: Optional[Int] = None
     min_blanks: Int = 0
     max_blanks: Optional[Int] = None
+    backoff: Literal["epsilon", "failure"] = "epsilon"
+    divide: Bool = True
 
     @property
     def first_label(self) -> int:
@@ -182,7 +205,7 @@ class OptimSettings:
         step_size: The number of epochs between two decays.
         decay: The factor of a decay.
         weight_decay: The weight decay of the network's parameters.
-        max_grad_norm: The gradient of all parameters is clipped to this norm.
+        max_grad_norm: The gradient of all parameters is clipped to this norm; None for no clipping.
         batch_size: The number of examples in a batch.
         epochs: The number of epochs.
 
@@ -197,7 +220,7 @@ class OptimSettings:
     step_size: Count = 100
     decay: Rate = 0.5
     weight_decay: Rate = 0.0
-    max_grad_norm: Annotated[Float, Field(gt=0)] = 5.0
+    max_grad_norm: Optional[Annotated[Float, Field(gt=0)]] = 5.0
     batch_size: Count = 32
     epochs: Count = 400
 

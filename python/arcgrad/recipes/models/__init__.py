@@ -9,7 +9,7 @@ from .grid import Grid, output_grid
 from .layers import ControlConv1d, MaskedInstanceNorm
 from .plain import PlainConv2d
 from .tds import TDS1d, TDS2d, TDSBlock, TDSGroup
-from .transducer import TDS2dTransducer
+from .transducer import TDS2dTransducer, num_arcs, operations
 
 __all__ = [
     "ControlConv1d",
@@ -21,5 +21,7 @@ __all__ = [
     "TDS2dTransducer",
     "TDSBlock",
     "TDSGroup",
+    "num_arcs",
+    "operations",
     "output_grid",
 ]

@@ -223,6 +223,7 @@ class ControlConv1d(nn.Module):
     ) -> None:
         super().__init__()
         self.in_channels, self.out_channels = in_channels, out_channels
+        self.kernel_size = kernel_size
         self.geometry = (kernel_size, stride, padding, dilation)
         self.conv = nn.Conv1d(in_channels, out_channels, *self.geometry, bias=bias)
 

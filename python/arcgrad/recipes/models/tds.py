@@ -318,6 +318,7 @@ class TDS2d(nn.Module):
         num_outputs: int,
         *,
         subsampling: int | None = None,
+        height_subsampling: int | None = None,
         dropout: float = 0.1,
     ) -> TDS2d:
         """A network by name.
@@ -329,7 +330,9 @@ class TDS2d(nn.Module):
             height: The height of images.
             num_outputs: The number of output channels.
             subsampling: The number of columns per output: 2, 4 (for letters), 8, 16 or 24; None for
-                the default of the preset. Every group halves the height.
+                the default of the preset.
+            height_subsampling: The number of rows per row of the last group, a power of 2: the
+                first groups halve the height. None if every group does.
             dropout: The fraction of activations dropped in training.
 
         >>> from arcgrad.recipes.models import TDS2d
@@ -340,7 +343,7 @@ class TDS2d(nn.Module):
         return cls(
             height,
             num_outputs,
-            preset.groups("TDS2d", subsampling or preset.subsampling),
+            preset.groups("TDS2d", subsampling or preset.subsampling, height_subsampling),
             depth=preset.depth,
             kernel_size=preset.kernel_size,
             dropout=dropout,
@@ -375,11 +378,24 @@ class Preset2d:
     kernel_size: tuple[int, int]
     subsampling: int
 
-    def groups(self, op: str, subsampling: int) -> list[TDSGroup]:
-        """Return its groups, each of which halves the height."""
+    def groups(
+        self, op: str, subsampling: int, height_subsampling: int | None = None
+    ) -> list[TDSGroup]:
+        """Return its groups; by default each of them halves the height."""
         strides = frame_strides(op, len(self.channels), subsampling)
+        count = len(strides)
+        heights = {
+            2**halved: (2,) * halved + (1,) * (count - halved) for halved in range(count + 1)
+        }
+        rows = 2**count if height_subsampling is None else height_subsampling
+        if rows not in heights:
+            raise ValueError(
+                f"{op}: the sub-sampling of the height must be one of "
+                f"{', '.join(map(str, heights))}, but it is {height_subsampling}"
+            )
         return [
-            TDSGroup(c, self.blocks, (2, s)) for c, s in zip(self.channels, strides, strict=True)
+            TDSGroup(c, self.blocks, (h, s))
+            for c, h, s in zip(self.channels, heights[rows], strides, strict=True)
         ]
 
 

@@ -74,7 +74,7 @@ class TDS2dTransducer(nn.Module):
         if stride < 1:
             raise ValueError(f"TDS2dTransducer: the stride must be at least 1, but it is {stride}")
         lexicon = ag.lexicon.Lexicon(pieces, graphemes=letters)
-        self.letters = list(lexicon.graphemes)
+        self.pieces, self.letters = list(pieces), list(lexicon.graphemes)
         num_labels = len(self.letters) + 1
         shape: dict[str, Any] = {
             "depth": depth,
@@ -104,6 +104,7 @@ class TDS2dTransducer(nn.Module):
         *,
         letters: Sequence[str] | None = None,
         subsampling: int = 4,
+        height_subsampling: int | None = None,
         wfst: bool = True,
         dropout: float = 0.1,
         **options: Any,
@@ -120,12 +121,14 @@ class TDS2dTransducer(nn.Module):
             letters: The letters; by default the letters of the pieces.
             subsampling: The number of columns per frame before the convolution, whose stride is
                 another factor of 4 by default.
+            height_subsampling: The number of rows per row of the last group; None if every group
+                halves the height.
             wfst: Whether the convolution is one of graphs.
             dropout: The fraction of activations dropped in training.
             options: Further options, which override the options of the preset.
         """
         preset = find_preset("TDS2dTransducer", PRESETS_2D, name)
-        *groups, last = preset.groups("TDS2dTransducer", subsampling)
+        *groups, last = preset.groups("TDS2dTransducer", subsampling, height_subsampling)
         if last.stride[-1] != 1:
             raise ValueError(
                 "TDS2dTransducer: the last group must have stride 1, but for sub-sampling "
@@ -169,3 +172,31 @@ class TDS2dTransducer(nn.Module):
             hidden.unflatten(1, (self.last.in_channels, self.last.height)), sizes
         )
         return out
+
+
+def operations(conv: ConvTransducer1d | ControlConv1d) -> int:
+    """Return the multiplications for one output in time, over all output channels (Table 3).
+
+    A kernel of graphs visits each arc in each frame of a window, so this is of the order
+    :math:`k w c_o` for pieces of :math:`w` letters; an ordinary one needs :math:`k c_i c_o`.
+
+    >>> from arcgrad.recipes.models import ControlConv1d, operations
+    >>> operations(ControlConv1d(80, 200, kernel_size=5))
+    80000
+    """
+    if isinstance(conv, ControlConv1d):
+        return conv.kernel_size * conv.in_channels * conv.out_channels
+    return conv.kernel_size * conv.weight.numel()
+
+
+def num_arcs(pieces: Sequence[str]) -> int:
+    """Return the number of arcs of the kernels of word pieces: the parameters of a convolution.
+
+    With an optional blank a letter has five arcs: into it, its loop, and the blank after it with
+    its loop and the way around it. Equal adjacent letters have no way around the blank.
+
+    >>> from arcgrad.recipes.models import num_arcs
+    >>> num_arcs(["a", "ab", "aa"])
+    24
+    """
+    return sum(5 * len(p) - sum(map(str.__eq__, p, p[1:])) for p in pieces)

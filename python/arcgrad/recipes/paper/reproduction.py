@@ -5,15 +5,17 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import io
+import itertools
 import json
 import multiprocessing
 import os
 import shlex
 import statistics
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import (
@@ -26,11 +28,13 @@ from rich.progress import (
 
 from arcgrad import _files
 from arcgrad.recipes.checked_files import from_json, to_json
-from arcgrad.recipes.experiments import EXPERIMENTS, Experiment, nearest, override
+from arcgrad.recipes.experiments import Experiment, Preset, catalog, nearest, override
+from arcgrad.recipes.experiments.presets import usual_preset
 from arcgrad.recipes.inference import evaluate_run
-from arcgrad.recipes.run import EXPERIMENT, LAST, METRICS, load_history
+from arcgrad.recipes.run import EXPERIMENT, LAST, METRICS, load_environment, load_history
 from arcgrad.recipes.training import train
 
+from .differences import differences
 from .tables import PAPER_TABLES, Cell, PaperTable, TableInputs, origin
 
 __all__ = ["reproduce"]
@@ -51,6 +55,8 @@ def reproduce(
     corpus: str | None = None,
     out: str | os.PathLike[str] = "results",
     *,
+    preset: Preset | None = None,
+    seeds: int = 1,
     settings: Iterable[str] = (),
     quick: bool = False,
     jobs: int = 1,
@@ -61,14 +67,19 @@ def reproduce(
     """Train the cells of a table or figure and write it, together with the paper's results.
 
     Runs are kept in ``out/runs``. Finished runs are not repeated and others are resumed, so the
-    same call continues after an interruption. Cells with the same settings share a run, also across
-    tables.
+    same call continues after an interruption, or with more seeds. Cells with the same settings
+    share a run, also across tables.
 
     Args:
         table: ``"table1"`` to ``"table4"``, ``"fig5"``, ``"fig7"``, ``"fig8"``, or ``"variants"``,
             which is not in the paper.
         corpus: The corpus; None for one that comes with the package.
         out: The folder for tables, pictures and runs.
+        preset: ``"paper"`` for the settings of the paper's text, ``"published"`` for those of the
+            recipes that its authors published, ``"small"`` for processors; None for ``"small"`` on
+            corpora that come with the package, and ``"published"`` on others.
+        seeds: The number of runs of each cell, with adjacent seeds. The page has their mean and
+            standard deviation; pictures of single examples are of the first.
         settings: Texts ``key=value`` for all cells, such as ``data.path=...``.
         quick: Whether to train very little, as a test that everything runs.
         jobs: The number of cells to train at a time, each in its own process.
@@ -80,7 +91,8 @@ def reproduce(
         The files that were written.
 
     Raises:
-        ValueError: If there is no such table, or it cannot be made on the corpus.
+        ValueError: If there is no such table, or it cannot be made on the corpus or with the
+            preset.
     """
     if table not in PAPER_TABLES:
         raise ValueError(
@@ -94,24 +106,41 @@ def reproduce(
             f"reproduce: {table} must be on one of {', '.join(wanted.corpora)}, but it is on "
             f"{corpus!r}"
         )
+    if seeds < 1:
+        raise ValueError(f"reproduce: there must be at least 1 seed, but there are {seeds}")
     folder, settings = Path(out), list(settings)
     experiments = {
         name: _chosen(experiment, settings, quick)
-        for name, experiment in wanted.experiments(corpus).items()
+        for name, experiment in wanted.experiments(corpus, preset).items()
     }
-    folders = _run_folders(experiments, folder / "runs") if wanted.is_trained else {}
+    seeds = seeds if wanted.is_averaged else 1
+    is_usual = preset is None or preset == usual_preset(corpus)
+    root = folder / "runs" if is_usual else folder / "runs" / str(preset)
+    runs: dict[str, list[_Run]] = {}
+    if wanted.is_trained:
+        runs = _runs(experiments, catalog(corpus, preset), root, seeds)
     options = {"device": device, "threads": threads}
-    epochs = {path: experiments[name].optim.epochs for name, path in folders.items()}
+    epochs = {run.path: run.experiment.optim.epochs for each in runs.values() for run in each}
     with _Reporter(f"{table} on {corpus}", epochs, quiet) as reporter:
-        for path, result in _trained(experiments, folders, jobs, options):
+        for path, result in _trained(runs, jobs, options):
             reporter.done(path.relative_to(folder / "runs"), result)
-    cells = {name: Cell(experiments[name], path, _result(path)) for name, path in folders.items()}
-    title = f"{wanted.title}, on {corpus}{' (quick)' if quick else ''}"
-    command = ["arcgrad", "reproduce", table, "--data", corpus, *(["--quick"] if quick else [])]
+    cells = {
+        name: Cell(experiments[name], [run.path for run in each], [_result(r.path) for r in each])
+        for name, each in runs.items()
+    }
+    title = f"{wanted.title}, on {corpus}"
+    if not is_usual:
+        title += f", preset {preset}"
+    command = ["arcgrad", "reproduce", table, "--data", corpus]
+    command += [] if is_usual else ["--preset", str(preset)]
+    command += ["--seeds", str(seeds)] if seeds > 1 else []
+    command += ["--quick"] if quick else []
     for setting in settings:
         command += ["--set", setting]
     inputs = TableInputs(corpus, cells, experiments)
-    written = _write(wanted, inputs, title, shlex.join(command), folder)
+    stem = f"{table}-{corpus}" if is_usual else f"{table}-{corpus}-{preset}"
+    title += " (quick)" if quick else ""
+    written = _write(wanted, inputs, title, shlex.join(command), folder / stem)
     if not quiet:
         Console(soft_wrap=True, highlight=False).print(
             written[0].read_text(encoding="utf-8"), markup=False
@@ -133,27 +162,32 @@ def _chosen(experiment: Experiment, settings: Iterable[str], quick: bool) -> Exp
     return override(experiment, settings)
 
 
-def _run_folders(experiments: Mapping[str, Experiment], runs: Path) -> dict[str, Path]:
-    """Return the folder of each cell's run, named after the first experiment like it."""
-    names = {
-        replace(experiment, description=""): name
-        for name, experiment in reversed(EXPERIMENTS.items())
-        if name != "demo"
-    }
-    first: dict[Experiment, Path] = {}
-    for name, experiment in experiments.items():
-        # Equal cells of the catalog stay equal when the same settings are changed in both.
-        key = replace(EXPERIMENTS[name], description="")
-        first.setdefault(replace(experiment, description=""), runs / names[key])
-    return {name: first[replace(e, description="")] for name, e in experiments.items()}
-
-
 @dataclass(frozen=True)
-class _Job:
+class _Run:
+    """A training of a cell with one seed, and its folder."""
+
     experiment: Experiment
     path: Path
-    device: str
-    threads: int
+
+
+def _runs(
+    experiments: Mapping[str, Experiment], named: Mapping[str, Experiment], root: Path, seeds: int
+) -> dict[str, list[_Run]]:
+    """Return the runs of each cell, in a folder named after the first experiment like it."""
+    names: dict[Experiment, str] = {}
+    for name, experiment in named.items():
+        names.setdefault(replace(experiment, description=""), name)
+    first: dict[Experiment, str] = {}
+    for name, experiment in experiments.items():
+        # Equal cells of the catalog stay equal when the same settings are changed in both.
+        key = replace(named[name], description="")
+        first.setdefault(replace(experiment, description=""), names[key])
+    runs: dict[str, list[_Run]] = {}
+    for name, experiment in experiments.items():
+        folder = root / first[replace(experiment, description="")]
+        seeded = (replace(experiment, seed=experiment.seed + number) for number in range(seeds))
+        runs[name] = [_Run(each, folder / f"seed{each.seed}") for each in seeded]
+    return runs
 
 
 def _is_done(path: Path, experiment: Experiment) -> bool:
@@ -181,22 +215,24 @@ def _comparable(experiment: Experiment) -> dict[str, object]:
     return asdict(replace(experiment, description=""))
 
 
-def _run(job: _Job) -> dict[str, object]:
-    """Train and test a cell; an unfinished run in its folder is resumed."""
+def _run(run: _Run, device: str, threads: int) -> dict[str, object]:
+    """Train and test a run; an unfinished run in its folder is resumed."""
     result = train(
-        job.experiment,
-        job.path,
-        resume=(job.path / LAST).exists(),
-        device=job.device,
-        threads=job.threads,
+        run.experiment,
+        run.path,
+        resume=(run.path / LAST).exists(),
+        device=device,
+        threads=threads,
         quiet=True,
     )
     if result.interrupted:
         raise KeyboardInterrupt
-    tested = evaluate_run(job.path, "test", device=job.device, threads=job.threads)
-    rows = load_history(job.path)
+    tested = evaluate_run(run.path, "test", device=device, threads=threads)
+    rows = load_history(run.path)
     best = min(rows, key=lambda row: row["validation_cer"])
     found: dict[str, object] = {
+        "seed": run.experiment.seed,
+        "train_cer": rows[-1]["train_cer"],
         "validation_cer": best["validation_cer"],
         "validation_wer": best["validation_wer"],
         "test_cer": tested.cer,
@@ -205,9 +241,10 @@ def _run(job: _Job) -> dict[str, object]:
         "seconds": rows[-1]["seconds"],
         "cpu_seconds": rows[-1]["cpu_seconds"],
         "epoch_cpu_seconds": statistics.median(row["epoch_cpu_seconds"] for row in rows),
-        "settings": _comparable(job.experiment),
+        "commit": load_environment(run.path)["commit"],
+        "settings": _comparable(run.experiment),
     }
-    _files.write(job.path / RESULT, to_json(found))
+    _files.write(run.path / RESULT, to_json(found))
     return found
 
 
@@ -224,30 +261,27 @@ def _end_with_parent() -> None:
 
 
 def _trained(
-    experiments: Mapping[str, Experiment],
-    folders: Mapping[str, Path],
-    jobs: int,
-    options: Mapping[str, object],
+    runs: Mapping[str, Sequence[_Run]], jobs: int, options: Mapping[str, Any]
 ) -> Iterator[tuple[Path, dict[str, object]]]:
-    """Train the cells; yield the folder and the result of each as soon as it is finished."""
-    waiting: dict[Path, _Job] = {}
-    for name, path in folders.items():
-        if _is_done(path, experiments[name]):
-            continue
-        waiting.setdefault(path, _Job(experiments[name], path, **options))  # type: ignore[arg-type]
-    for path in dict.fromkeys(folders.values()):
-        if path not in waiting:
-            yield path, _result(path)
+    """Train the cells; yield the folder and the result of each run as soon as it is finished."""
+    waiting: dict[Path, _Run] = {}
+    # All cells of a seed before the next seed, so that an early look compares equals.
+    for each in itertools.zip_longest(*runs.values()):
+        for run in each:
+            if _is_done(run.path, run.experiment):
+                yield run.path, _result(run.path)
+            else:
+                waiting.setdefault(run.path, run)
     if jobs == 1:
-        for path, job in waiting.items():
-            yield path, _run(job)
+        for path, run in waiting.items():
+            yield path, _run(run, **options)
         return
     # A fork would copy locks that torch's threads hold.
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(
         jobs, mp_context=context, initializer=_end_with_parent
     ) as pool:
-        futures = {pool.submit(_run, job): path for path, job in waiting.items()}
+        futures = {pool.submit(_run, run, **options): path for path, run in waiting.items()}
         try:
             for future in concurrent.futures.as_completed(futures):
                 yield futures[future], future.result()
@@ -315,23 +349,26 @@ class _Reporter:
 
 
 def _write(
-    table: PaperTable, inputs: TableInputs, title: str, command: str, folder: Path
+    table: PaperTable, inputs: TableInputs, title: str, command: str, stem: Path
 ) -> list[Path]:
     """Write the page of a table, its pictures, and its results as JSON."""
-    cells, stem = inputs.cells, f"{table.name}-{inputs.corpus}"
     rendered = table.make(inputs)
-    folder.mkdir(parents=True, exist_ok=True)
-    written = [folder / f"{stem}.md", folder / f"{stem}.json"]
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    written = [stem.with_name(f"{stem.name}.md"), stem.with_name(f"{stem.name}.json")]
     pictures = []
     for name, figure in rendered.pictures.items():
-        path = folder / f"{stem}-{name}.svg"
+        path = stem.with_name(f"{stem.name}-{name}.svg")
         picture = io.BytesIO()
         figure.savefig(picture, format="svg", metadata={"Date": None})
         _files.write(path, picture.getvalue())
         written.append(path)
         pictures.append(f"![{name}]({path.name})\n")
-    body = "\n".join([f"# {title}\n", rendered.text, *pictures, origin(command, cells)])
-    _files.write(written[0], body.encode())
-    numbers = {name: cell.result for name, cell in cells.items()} or rendered.numbers
+    parts = [f"# {title}\n", rendered.text, *pictures]
+    if inputs.cells:
+        parts.append(differences(inputs.experiments, inputs.corpus))
+    _files.write(written[0], "\n".join([*parts, origin(command, inputs.cells)]).encode())
+    numbers: Mapping[str, Any] = rendered.numbers
+    if inputs.cells:
+        numbers = {name: {"runs": cell.results} for name, cell in inputs.cells.items()}
     _files.write(written[1], (json.dumps(numbers, indent=2, ensure_ascii=False) + "\n").encode())
     return written

@@ -6,17 +6,17 @@
 from __future__ import annotations
 
 import itertools
+import statistics
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from arcgrad.recipes.data import WordPieces, load_data
-from arcgrad.recipes.experiments import EXPERIMENTS, Experiment, cells, find, override
+from arcgrad.recipes.experiments import Experiment, Preset, catalog, override
 from arcgrad.recipes.experiments.catalog import pruning_name
+from arcgrad.recipes.experiments.presets import IMAGES
 from arcgrad.recipes.experiments.published import FIGURE_8, TABLE_1, TABLE_2, TABLE_3
 from arcgrad.recipes.inference import (
     PieceSpan,
@@ -25,6 +25,7 @@ from arcgrad.recipes.inference import (
     dataset_emissions,
     viterbi_decompositions,
 )
+from arcgrad.recipes.models import ControlConv1d, TDS2dTransducer, operations
 from arcgrad.recipes.recognizer import Recognizer
 from arcgrad.recipes.report import (
     comparison_table,
@@ -38,9 +39,11 @@ from arcgrad.recipes.run import load_environment, load_run
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+# The experiments of a corpus and a preset, by their full names.
+Experiments = Callable[..., dict[str, Experiment]]
+
 __all__ = ["PAPER_TABLES", "Cell", "PaperTable", "Rendered", "TableInputs", "origin"]
 
-IMAGES = ("letters", "iam")
 # The number of words in Table 4, and of examples in Figure 7.
 NUM_WORDS, NUM_EXAMPLES = 10, 4
 
@@ -50,14 +53,23 @@ class Cell:
     """A trained cell of a table.
 
     Attributes:
-        experiment: Its settings.
-        path: The folder of its run.
-        result: Its error rates and times.
+        experiment: Its settings, with the first seed.
+        paths: The folder of the run of each seed.
+        results: Its error rates and times, by seed.
     """
 
     experiment: Experiment
-    path: Path
-    result: Mapping[str, Any]
+    paths: Sequence[Path]
+    results: Sequence[Mapping[str, Any]]
+
+    def mean(self, key: str) -> float:
+        """Return the mean of a result over the seeds."""
+        return statistics.fmean(result[key] for result in self.results)
+
+    def spread(self, key: str) -> float:
+        """Return the standard deviation of a result over the seeds; 0 for one seed."""
+        values = [result[key] for result in self.results]
+        return statistics.stdev(values) if len(values) > 1 else 0.0
 
 
 @dataclass(frozen=True)
@@ -74,9 +86,18 @@ class TableInputs:
     cells: Mapping[str, Cell]
     experiments: Mapping[str, Experiment]
 
-    def value(self, cell: str, key: str = "validation_cer", digits: int = 1) -> str:
-        """Return a result of a cell as text."""
-        return f"{self.cells[cell].result[key]:.{digits}f}"
+    def value(self, name: str, key: str = "validation_cer", digits: int = 1) -> str:
+        """Return a result of a cell as text: the mean, and the spread over several seeds."""
+        cell = self.cells[name]
+        text = f"{cell.mean(key):.{digits}f}"
+        if len(cell.results) > 1:
+            text += f" ± {cell.spread(key):.{digits}f}"
+        return text
+
+    def seeds(self) -> str:
+        """Return a sentence on the number of seeds; empty for one."""
+        number = max(len(cell.results) for cell in self.cells.values())
+        return f" Mean and standard deviation of {number} seeds." if number > 1 else ""
 
 
 @dataclass(frozen=True)
@@ -96,17 +117,19 @@ class PaperTable:
         name: Its name on the command line.
         title: Its title.
         corpora: The corpora on which it can be made; the first is the default.
-        experiments: Returns the experiments of a corpus, by their full names.
+        experiments: Returns the experiments of a corpus and a preset, by their full names.
         make: Makes the table from the trained experiments.
         is_trained: Whether the experiments must be trained.
+        is_averaged: Whether it is made of several seeds; otherwise of the first one.
     """
 
     name: str
     title: str
     corpora: tuple[str, ...]
-    experiments: Callable[[str], dict[str, Experiment]]
+    experiments: Experiments
     make: Callable[[TableInputs], Rendered]
     is_trained: bool = True
+    is_averaged: bool = True
 
 
 def origin(command: str, cells: Mapping[str, Cell]) -> str:
@@ -114,9 +137,13 @@ def origin(command: str, cells: Mapping[str, Cell]) -> str:
     text = f"Made by `{command}`."
     if not cells:
         return text + "\n"
-    paths = dict.fromkeys(cell.path for cell in cells.values())
-    ran = [load_environment(path) for path in paths]
-    seconds = sum({cell.path: cell.result["cpu_seconds"] for cell in cells.values()}.values())
+    results = {
+        path: result
+        for cell in cells.values()
+        for path, result in zip(cell.paths, cell.results, strict=True)
+    }
+    ran = [load_environment(path) for path in results]
+    seconds = sum(result["cpu_seconds"] for result in results.values())
 
     def listed(key: str) -> str:
         return ", ".join(dict.fromkeys(str(each[key]) for each in ran))
@@ -128,20 +155,20 @@ def origin(command: str, cells: Mapping[str, Cell]) -> str:
     )
 
 
-def _of(*tables: str) -> Callable[[str], dict[str, Experiment]]:
-    """Return a function from a corpus to all named experiments of some tables."""
+def _of(*tables: str) -> Experiments:
+    """Return a function from a corpus and a preset to all named experiments of some tables."""
 
-    def experiments(corpus: str) -> dict[str, Experiment]:
+    def experiments(corpus: str, preset: Preset | None = None) -> dict[str, Experiment]:
         prefixes = tuple(f"{table}/{corpus}/" for table in tables)
-        return {n: e for n, e in EXPERIMENTS.items() if n.startswith(prefixes)}
+        return {n: e for n, e in catalog(corpus, preset).items() if n.startswith(prefixes)}
 
     return experiments
 
 
-def _marginal(corpus: str) -> dict[str, Experiment]:
+def _marginal(corpus: str, preset: Preset | None = None) -> dict[str, Experiment]:
     """Return the experiment of Figure 5 whose decompositions are shown, the third size."""
-    found = [name for name in _of("fig5")(corpus) if name.endswith("/marginal")]
-    return {found[2]: find(found[2])}
+    found = [pair for pair in _of("fig5")(corpus, preset).items() if pair[0].endswith("/marginal")]
+    return dict(found[2:3])
 
 
 def _table1(inputs: TableInputs) -> Rendered:
@@ -155,8 +182,8 @@ def _table1(inputs: TableInputs) -> Rendered:
     header = ["n-gram"]
     for blank in TABLE_1:
         header += [f"{blank} blank", "test", "paper"]
-    text = "CER in percent on validation data, on test data, and of the paper on IAM.\n\n"
-    return Rendered(text + markdown_table(header, rows) + "\n")
+    text = "CER in percent on validation data, on test data, and of the paper on IAM."
+    return Rendered(f"{text}{inputs.seeds()}\n\n{markdown_table(header, rows)}\n")
 
 
 def _table2(inputs: TableInputs) -> Rendered:
@@ -178,37 +205,49 @@ def _table2(inputs: TableInputs) -> Rendered:
     for kind in TABLE_2:
         header += [f"{kind}: CER", "test", "epoch, s", "paper: CER", "epoch, s"]
     text = "CER in percent on validation data and on test data, and processor seconds of an epoch."
-    return Rendered(f"{text}\n\n{markdown_table(header, rows)}\n")
+    return Rendered(f"{text}{inputs.seeds()}\n\n{markdown_table(header, rows)}\n")
 
 
 def _table3(inputs: TableInputs) -> Rendered:
     rows = []
     for inner, (cer, num_parameters) in TABLE_3.items():
         name = f"table3/{inputs.corpus}/{inner}"
-        cell = inputs.cells[name]
-        _, recognizer = load_run(cell.path)
-        conv = recognizer.network.conv
-        assert isinstance(conv, torch.nn.Module)
-        count = sum(parameter.numel() for parameter in conv.parameters())
+        _, recognizer = load_run(inputs.cells[name].paths[0])
+        network = recognizer.network
+        assert isinstance(network, TDS2dTransducer)
+        conv = network.conv
+        if isinstance(conv, ControlConv1d):
+            formula = f"k c_i c_o = {conv.kernel_size} · {conv.in_channels} · {conv.out_channels}"
+        else:
+            letters = sum(map(len, network.pieces)) / len(network.pieces)
+            formula = f"k w c_o = {conv.kernel_size} · {letters:.2f} · {conv.out_channels}"
         rows.append(
             [
                 "WFST" if inner == "wfst" else inner,
                 inputs.value(name),
                 inputs.value(name, "test_cer"),
-                f"{count:,}",
+                f"{sum(parameter.numel() for parameter in conv.parameters()):,}",
+                f"{operations(conv):,}",
+                formula,
                 str(cer),
                 f"{num_parameters:,}",
             ]
         )
-    header = ["convolution", "CER", "test", "parameters", "paper: CER", "parameters"]
-    text = "CER in percent on validation data and on test data, and parameters of the convolution."
+    header = ["convolution", "CER", "test", "parameters", "ops", "of order"]
+    header += ["paper: CER", "parameters"]
+    text = (
+        "CER in percent on validation data and on test data; parameters of the convolution and the "
+        "multiplications for one of its outputs in time: frames of a window times arcs of all "
+        "kernels, or times input and output channels. k is the width of a kernel, w the mean "
+        f"number of letters of a piece, c_i and c_o are channels.{inputs.seeds()}"
+    )
     return Rendered(f"{text}\n\n{markdown_table(header, rows)}\n")
 
 
 def _figure5(inputs: TableInputs) -> Rendered:
     text, pictures = "", {}
     panels = [("fig5", "pieces", "number of word pieces")]
-    if inputs.corpus in IMAGES:
+    if inputs.corpus in _LINES:
         panels.append(("fig5d", "subsampling", "sub-sampling"))
     for panel, stem, label in panels:
         prefix = f"{panel}/{inputs.corpus}/"
@@ -227,23 +266,22 @@ def _figure5(inputs: TableInputs) -> Rendered:
             for at, names in values.items()
         ]
         header = [label, "SentencePiece", "test", "marginalised", "test"]
-        text += f"CER in percent by {label}.\n\n{markdown_table(header, rows)}\n\n"
-        curves = {
-            way: [inputs.cells[names[way]].result["validation_cer"] for names in values.values()]
-            for way in ways
-        }
+        text += f"CER in percent by {label}.{inputs.seeds()}\n\n{markdown_table(header, rows)}\n\n"
+        curves = {way: [inputs.cells[names[way]] for names in values.values()] for way in ways}
         pictures[stem] = _curves(list(values), curves, label)
     return Rendered(text, pictures)
 
 
-def _curves(ticks: list[int], curves: Mapping[str, list[float]], label: str) -> Figure:
+def _curves(ticks: list[int], curves: Mapping[str, list[Cell]], label: str) -> Figure:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(5, 3.2), layout="constrained")
     axes = figure.subplots()
     names = {"sentencepiece": "SentencePiece", "marginal": "marginalised"}
-    for (way, values), marker in zip(curves.items(), "os", strict=True):
-        axes.plot(range(len(ticks)), values, marker=marker, label=names[way])
+    for (way, cells_of_way), marker in zip(curves.items(), "os", strict=True):
+        means = [cell.mean("validation_cer") for cell in cells_of_way]
+        spreads = [cell.spread("validation_cer") for cell in cells_of_way]
+        axes.errorbar(range(len(ticks)), means, spreads, marker=marker, capsize=3, label=names[way])
     axes.set_xticks(range(len(ticks)), [str(tick) for tick in ticks])
     axes.set_xlabel(label)
     axes.set_ylabel("CER in percent")
@@ -255,7 +293,7 @@ def _curves(ticks: list[int], curves: Mapping[str, list[float]], label: str) -> 
 
 def _decomposed(cell: Cell) -> tuple[Recognizer, list[list[PieceSpan]], Any]:
     """Return the best decompositions of the training texts, without augmentation."""
-    _, recognizer = load_run(cell.path)
+    _, recognizer = load_run(cell.paths[0])
     dataset = load_data(override(cell.experiment, ["data.augment=false"])).train
     found: dict[str, list[PieceSpan]] = {}
     for batch, emissions, lengths in dataset_emissions(recognizer, dataset):
@@ -336,9 +374,10 @@ def _figure8(inputs: TableInputs) -> Rendered:
 
 
 def _variants(inputs: TableInputs) -> Rendered:
-    names = {"CTC": f"table1/{inputs.corpus}/ngram0/optional_blank"}
-    for name in cells("variants", inputs.corpus):
-        names[name] = f"variants/{inputs.corpus}/{name}"
+    names = {
+        "CTC" if name.startswith("table1") else name.rpartition("/")[2]: name
+        for name in inputs.cells
+    }
     rows = [
         [name, inputs.value(cell), inputs.value(cell, "test_cer"), inputs.value(cell, "test_wer")]
         for name, cell in names.items()
@@ -350,16 +389,17 @@ def _variants(inputs: TableInputs) -> Rendered:
     )
     header = ["tokens", "CER", "test", "test WER"]
     return Rendered(
-        f"CER in percent on validation data and on test data. {described}.\n\n"
+        f"CER in percent on validation data and on test data.{inputs.seeds()} {described}.\n\n"
         f"{markdown_table(header, rows)}\n"
     )
 
 
-def _with_ctc(corpus: str) -> dict[str, Experiment]:
+def _with_ctc(corpus: str, preset: Preset | None = None) -> dict[str, Experiment]:
     name = f"table1/{corpus}/ngram0/optional_blank"
-    return {name: find(name), **_of("variants")(corpus)}
+    return {name: catalog(corpus, preset)[name], **_of("variants")(corpus, preset)}
 
 
+_LINES = ("letters", "iam")
 _EVERY = ("letters", "digits", "iam", "librispeech", "wsj")
 
 #: The tables and figures, by their names on the command line.
@@ -367,13 +407,27 @@ PAPER_TABLES: dict[str, PaperTable] = {
     table.name: table
     for table in (
         PaperTable("table1", "Table 1: transitions and blanks", IMAGES, _of("table1"), _table1),
-        PaperTable("table2", "Table 2: pruned bigrams", IMAGES, _of("table2"), _table2),
-        PaperTable("table3", "Table 3: a convolution of graphs", IMAGES, _of("table3"), _table3),
-        PaperTable("table4", "Table 4: decompositions of words", _EVERY, _marginal, _table4),
+        PaperTable("table2", "Table 2: pruned bigrams", _LINES, _of("table2"), _table2),
+        PaperTable("table3", "Table 3: a convolution of graphs", _LINES, _of("table3"), _table3),
+        PaperTable(
+            "table4",
+            "Table 4: decompositions of words",
+            _EVERY,
+            _marginal,
+            _table4,
+            is_averaged=False,
+        ),
         PaperTable(
             "fig5", "Figure 5: marginalised word pieces", _EVERY, _of("fig5", "fig5d"), _figure5
         ),
-        PaperTable("fig7", "Figure 7: decompositions in examples", _EVERY, _marginal, _figure7),
+        PaperTable(
+            "fig7",
+            "Figure 7: decompositions in examples",
+            _EVERY,
+            _marginal,
+            _figure7,
+            is_averaged=False,
+        ),
         PaperTable(
             "fig8",
             "Figure 8: how often pieces occur",

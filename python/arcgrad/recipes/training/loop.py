@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import os
 import signal
 import tempfile
@@ -264,7 +265,7 @@ class _Training:
         # The gradient is averaged over processes, whose parts may differ in size.
         (losses.sum() / (len(whole) / self.processes.world_size)).backward()
         norm = torch.nn.utils.clip_grad_norm_(
-            self.recognizer.parameters(), self.experiment.optim.max_grad_norm
+            self.recognizer.parameters(), self.experiment.optim.max_grad_norm or math.inf
         )
         metrics = EpochMetrics()
         is_bad = not bool(losses.isfinite().all() and norm.isfinite())
