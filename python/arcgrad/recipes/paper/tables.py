@@ -408,7 +408,7 @@ PAPER_TABLES: dict[str, PaperTable] = {
     for table in (
         PaperTable("table1", "Table 1: transitions and blanks", IMAGES, _of("table1"), _table1),
         PaperTable("table2", "Table 2: pruned bigrams", _LINES, _of("table2"), _table2),
-        PaperTable("table3", "Table 3: a convolution of graphs", _LINES, _of("table3"), _table3),
+        PaperTable("table3", "Table 3: a convolution of graphs", IMAGES, _of("table3"), _table3),
         PaperTable(
             "table4",
             "Table 4: decompositions of words",
