@@ -18,6 +18,7 @@ import typer
 from command_line import run, tiny_run
 
 from arcgrad.recipes import cli
+from arcgrad.recipes.cli.application import COMMANDS
 from arcgrad.recipes.data import load_data
 from arcgrad.recipes.run import BEST, Run, load_run
 
@@ -53,7 +54,8 @@ pinned_layout = pytest.mark.skipif(
 
 def commands():
     """The names of all commands, and of those within them."""
-    found, groups = [], [([], typer.main.get_command(cli.app))]
+    root = typer.main.get_command(cli.app)
+    found, groups = [[]], [([name], root.load(name)) for name in COMMANDS]
     while groups:
         names, command = groups.pop()
         found.append(names)

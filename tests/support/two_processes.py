@@ -22,7 +22,7 @@ CTC_SGD = override(BIGRAM_SGD, ["loss.blank=optional", "loss.allow_repeats=false
 
 def interrupted(experiment, folder, step):
     """A training that SIGINT ends, sent to the second process only."""
-    do, count = loop._Training.step, []
+    do, count = loop.Training.step, []
 
     def interrupt(self, *batch):
         count.append(None)
@@ -30,11 +30,11 @@ def interrupted(experiment, folder, step):
             os.kill(os.getpid(), signal.SIGINT)
         do(self, *batch)
 
-    loop._Training.step = interrupt
+    loop.Training.step = interrupt
     try:
         return train(experiment, folder, quiet=True)
     finally:
-        loop._Training.step = do
+        loop.Training.step = do
 
 
 def nan_in_the_second(folder):

@@ -203,7 +203,6 @@ class Recognizer(nn.Module):
             lexicon,
             loss.ngram if transitions is None else transitions,
             reduction="none",
-            zero_infinity=True,
             nan="propagate",
         )
 
@@ -274,17 +273,28 @@ class Recognizer(nn.Module):
     def loss(self, emissions: Tensor, lengths: Tensor, batch: Batch) -> Tensor:
         """Return the loss of each example ``[B]``, as a rule divided by the letters of its text.
 
-        A target that does not fit into its frames has loss 0.
+        A target that does not fit into its frames has an infinite loss without a gradient.
         """
-        targets: Any = batch.targets + self.first_label
-        target_lengths: Tensor | None = batch.target_lengths
-        if self.criterion.lexicon is not None:
-            targets, target_lengths = [self._spellable(text) for text in batch.texts], None
+        targets, target_lengths = self._targets(batch)
         losses: Tensor = self.criterion(emissions, targets, lengths, target_lengths)
         if not self._divide:
             return losses
         letters = torch.tensor([max(len(text), 1) for text in batch.texts])
         return losses / letters.to(losses)
+
+    @torch.no_grad()
+    def explain_infeasible(self, batch: Batch) -> str | None:
+        """Return why the first target of a batch does not fit into its frames, or None."""
+        emissions, lengths = self(batch.to(self.device))
+        targets, target_lengths = self._targets(batch)
+        found = self.criterion.explain_infeasible(emissions, targets, lengths, target_lengths)
+        return found.get(0)
+
+    def _targets(self, batch: Batch) -> tuple[Any, Tensor | None]:
+        """Return the targets of the criterion and their lengths: labels, or texts."""
+        if self.criterion.lexicon is not None:
+            return [self._spellable(text) for text in batch.texts], None
+        return batch.targets + self.first_label, batch.target_lengths
 
     def transcribe(self, emissions: Tensor, lengths: Tensor) -> list[str]:
         """Return the text of the best path of each example."""

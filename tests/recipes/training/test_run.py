@@ -118,13 +118,13 @@ def test_damaged_settings_of_a_run_are_errors_that_name_the_file(tmp_path):
 
 
 def test_each_epoch_has_its_time_without_validation(tmp_path, monkeypatch):
-    validate = loop._Training.validate
+    validate = loop.Training.validate
 
-    def slow(self):
+    def slow(self, reporter):
         loop.time.sleep(0.3)
-        return validate(self)
+        return validate(self, reporter)
 
-    monkeypatch.setattr(loop._Training, "validate", slow)
+    monkeypatch.setattr(loop.Training, "validate", slow)
     rows = train(BIGRAM, tmp_path, quiet=True).history
     assert all(row["epoch_seconds"] > 0 for row in rows)
     assert all(row["epoch_cpu_seconds"] > 0 for row in rows)
@@ -135,7 +135,7 @@ def test_each_epoch_has_its_time_without_validation(tmp_path, monkeypatch):
 
 
 def test_the_time_of_an_epoch_continues_after_an_interruption(tmp_path, monkeypatch):
-    do, count = loop._Training.step, []
+    do, count = loop.Training.step, []
 
     def slow(self, *batch):
         count.append(None)
@@ -144,7 +144,7 @@ def test_the_time_of_an_epoch_continues_after_an_interruption(tmp_path, monkeypa
         loop.time.sleep(0.1)
         do(self, *batch)
 
-    monkeypatch.setattr(loop._Training, "step", slow)
+    monkeypatch.setattr(loop.Training, "step", slow)
     assert train(ONE_EPOCH, tmp_path, quiet=True).interrupted
     rows = train(ONE_EPOCH, tmp_path, quiet=True, resume=True).history
     assert rows[0]["epoch_seconds"] + 0.001 >= 0.3
@@ -198,19 +198,19 @@ def test_the_random_numbers_of_python_and_numpy_are_not_used(tmp_path, corpus):
 def test_a_bar_shows_loss_cer_rates_and_the_time_left(monkeypatch, capsys):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "200")
-    with Reporter(quiet=False) as reporter:
+    with Reporter(False, 4, (10, 2)) as reporter:
         for batches in (5, 6):
-            metrics = EpochMetrics(30.0, 10, Errors(1, 0, 0, 4))
+            metrics = EpochMetrics(30.0, 12, 2, Errors(1, 0, 0, 4))
             position = Position(1, batches, epoch_seconds=3.0, metrics=metrics)
-            reporter.step(position, 4, 10, 0.0125)
+            reporter.step(position, 0.0125)
     shown = re.sub(r"\x1b\[[\d;?]*\w", "", capsys.readouterr().out)
     assert "epoch 2/4 loss 3.000 CER 25.0%" in shown
-    assert "16/40 2.0 batches/s  learning rate 0.013" in shown
+    assert "18/48 2.0 batches/s  learning rate 0.013" in shown
     assert re.search(r"learning rate 0.013 +(-:--:--|\d:\d\d:\d\d)", shown)
 
 
 def test_metrics_survive_serialization():
-    metrics = EpochMetrics(1 / 3, 2, Errors(1, 2, 3, 4), Errors(5, 6, 7, 8))
+    metrics = EpochMetrics(1 / 3, 2, 1, Errors(1, 2, 3, 4), Errors(5, 6, 7, 8))
     assert EpochMetrics.from_list([float(number) for number in metrics.to_list()]) == metrics
     assert Position.from_dict(asdict(Position(1, metrics=metrics))) == Position(1, metrics=metrics)
 

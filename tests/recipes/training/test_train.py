@@ -3,31 +3,33 @@
 import json
 import os
 import platform
+import re
 import signal
 
 import pytest
 import torch
 from runs import BIGRAM, SGD, TINY, assert_same_state, checkpoint
 
-from arcgrad.recipes.data import load_data
+from arcgrad.recipes.data import collate, load_data
 from arcgrad.recipes.experiments import find, override
 from arcgrad.recipes.inference import evaluate_run
+from arcgrad.recipes.recognizer import Recognizer
 from arcgrad.recipes.run import Run, load_environment, load_history, load_run
-from arcgrad.recipes.training import TrainingError, loop, train
+from arcgrad.recipes.training import TrainingError, loop, progress, train
 from arcgrad.recipes.training.optimizer import rate_factor
 
 
-def interrupt_at(monkeypatch, step):
-    """Sends Ctrl-C while a step is done."""
-    do, count = loop._Training.step, []
+def interrupt_at(monkeypatch, step, number=signal.SIGINT):
+    """Sends a signal, by default that of Ctrl-C, while a step is done."""
+    do, count = loop.Training.step, []
 
     def interrupted(self, *batch):
         count.append(None)
         if len(count) == step:
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), number)
         do(self, *batch)
 
-    monkeypatch.setattr(loop._Training, "step", interrupted)
+    monkeypatch.setattr(loop.Training, "step", interrupted)
 
 
 def test_one_epoch_and_a_resumed_epoch_equal_two_epochs(tmp_path):
@@ -171,12 +173,6 @@ def test_training_stops_at_its_time_limit(tmp_path, capsys):
     assert (tmp_path / "best.safetensors").exists()
 
 
-def test_a_time_limit_must_be_positive(tmp_path):
-    with pytest.raises(ValueError, match="max_seconds must be positive, but it is 0"):
-        train(BIGRAM, tmp_path, max_seconds=0)
-    assert not list(tmp_path.iterdir())
-
-
 def test_plain_lines_are_printed_without_a_terminal(tmp_path, capsys):
     train(BIGRAM, tmp_path / "loud")
     lines = capsys.readouterr().out.splitlines()
@@ -219,3 +215,126 @@ def test_training_restores_the_number_of_torch_threads(tmp_path):
     before = torch.get_num_threads()
     train(override(BIGRAM, ["optim.epochs=1"]), tmp_path, quiet=True, threads=1)
     assert torch.get_num_threads() == before
+
+
+# Targets that do not fit into their frames
+
+
+def test_infeasible_examples_are_counted_and_left_out_of_the_mean(tmp_path, capsys):
+    # Some of the targets need more frames than there are.
+    settings = ["loss.min_frames=4", "data.augment=false"]
+    short = override(find("demo"), [*TINY, *settings])
+    recognizer = Recognizer.for_data(short, load_data(short).train)
+    data = load_data(short).train
+    batch = collate([data[index] for index in range(len(data))])
+    losses = recognizer.loss(*recognizer(batch), batch)
+    count = losses.isinf().sum().item()
+    assert 0 < count < len(data)
+    rows = train(short, tmp_path).history
+    assert [row["train_infeasible"] for row in rows] == [count, count]
+    assert all(0 < row["train_loss"] < 100 for row in rows)
+    assert f"too short: {count} train" in capsys.readouterr().out
+    assert load_history(tmp_path) == list(rows)
+
+
+def test_the_gradient_is_that_of_the_mean_over_feasible_examples(tmp_path):
+    settings = ["loss.min_frames=4", "data.augment=false", "model.dropout=0", "optim.epochs=1"]
+    settings += ["optim.batch_size=10", "optim.method=sgd", "optim.schedule=step"]
+    settings += ["optim.weight_decay=0", "optim.max_grad_norm=1e9", "optim.learning_rate=0.1"]
+    short = override(find("demo"), [*TINY, *settings])
+    data = load_data(short).train
+    torch.manual_seed(short.seed)
+    recognizer = Recognizer.for_data(short, data)
+    batch = collate([data[index] for index in range(len(data))])
+    losses = recognizer.loss(*recognizer(batch), batch)
+    losses[~losses.isinf()].mean().backward()
+    train(short, tmp_path, quiet=True)
+    after = checkpoint(tmp_path)["network"]
+    for name, parameter in recognizer.network.named_parameters():
+        expected = parameter.detach() - 0.1 * parameter.grad
+        assert torch.allclose(after[name], expected, atol=1e-5), name
+
+
+def test_a_training_without_a_feasible_example_names_the_longest_target(tmp_path):
+    short = override(find("demo"), [*TINY, "loss.min_frames=40"])
+    longest = max(load_data(short).train.texts, key=len)
+    message = (
+        rf"targets must fit into .* in epoch 1 none does; the longest, '{longest}' of "
+        rf"train-line-\d, has {len(longest)} tokens in \d+ frames: the target needs at least "
+    )
+    with pytest.raises(TrainingError, match=message):
+        train(short, tmp_path, quiet=True)
+
+
+# Signals and checkpoints within an epoch
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR1"])
+def test_signals_of_batch_systems_save_like_ctrl_c(tmp_path, monkeypatch, name):
+    train(BIGRAM, tmp_path / "whole", quiet=True)
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, 2, getattr(signal, name))
+        stopped = train(BIGRAM, tmp_path / "stopped", quiet=True)
+    assert (stopped.interrupted, stopped.signal) == (True, getattr(signal, name))
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert train(BIGRAM, tmp_path / "stopped", resume=True, quiet=True).finished
+    assert_same_state(checkpoint(tmp_path / "whole"), checkpoint(tmp_path / "stopped"))
+
+
+class Killed(Exception):
+    pass
+
+
+def test_a_run_that_is_killed_continues_from_its_checkpoint_within_an_epoch(tmp_path, monkeypatch):
+    train(BIGRAM, tmp_path / "whole", quiet=True)
+    do, count = loop.Training.step, []
+
+    def killed(self, *batch):
+        count.append(None)
+        if len(count) == 5:
+            raise Killed
+        do(self, *batch)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop.Training, "step", killed)
+        with pytest.raises(Killed):
+            train(BIGRAM, tmp_path / "killed", quiet=True, save_every=1e-9)
+    position = checkpoint(tmp_path / "killed")["position"]
+    assert (position["epoch"], position["batches"]) == (1, 1)
+    assert train(BIGRAM, tmp_path / "killed", resume=True, quiet=True, save_every=3600).finished
+    assert_same_state(checkpoint(tmp_path / "whole"), checkpoint(tmp_path / "killed"))
+
+
+def test_checkpoints_within_an_epoch_wait_for_their_time(tmp_path, monkeypatch):
+    saved = []
+    monkeypatch.setattr(loop.Training, "save", lambda self, name, _: saved.append(name))
+    train(override(BIGRAM, ["optim.epochs=1"]), tmp_path, quiet=True, save_every=3600)
+    assert saved == ["best.safetensors", "last.safetensors"]
+
+
+@pytest.mark.parametrize("name", ["max_seconds", "save_every"])
+def test_times_must_be_positive(tmp_path, name):
+    with pytest.raises(ValueError, match=f"train: {name} must be positive, but it is 0"):
+        train(BIGRAM, tmp_path, **{name: 0})
+    assert not list(tmp_path.iterdir())
+
+
+# Progress
+
+
+def test_lines_within_an_epoch_are_printed_at_times(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
+    train(override(BIGRAM, ["optim.epochs=1"]), tmp_path)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("  ")[1] for line in lines[1:-1]] == [f"batch {k}/4" for k in (1, 2, 3)]
+    assert re.search(r"loss \d.* CER \d.*%  [\d.]+ batches/s  learning rate \d", lines[1])
+    assert lines[-1].startswith("epoch 1/1  train loss")
+
+
+def test_validation_moves_the_bar(monkeypatch, capsys):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "200")
+    with progress.Reporter(False, 2, (10, 5)) as reporter:
+        reporter.validate(progress.Position(1, 10), 3)
+    shown = re.sub(r"\x1b\[[\d;?]*\w", "", capsys.readouterr().out)
+    assert re.search(r"epoch 2/2 validation .* 28/30", shown)

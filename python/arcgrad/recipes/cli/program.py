@@ -8,22 +8,11 @@ import sys
 import traceback
 from typing import NoReturn
 
-from rich.console import Console
-from torch.distributed import is_torchelastic_launched
-
-from arcgrad.recipes.data import CorpusError
-from arcgrad.recipes.training import TrainingError
-from arcgrad.recipes.training.processes import rank
-
-from . import align, decode, experiments, graph, pieces, prepare, report, reproduce, test, train
-from .application import USER_ERROR, app
+from .application import USER_ERROR, app, is_distributed, rank
 
 __all__ = ["app", "main"]
 
-# The commands, which register with the application when they are imported.
-COMMANDS = (align, decode, experiments, graph, pieces, prepare, report, reproduce, test, train)
-
-DEFECT = 1
+DEFECT, INTERRUPTED = 1, 130
 
 # Errors of arcgrad begin with the name of what failed; other errors do not, and may be defects.
 NAMED = re.compile(r"[A-Za-z_][\w.]*( \(.*?\))?: ")
@@ -37,16 +26,18 @@ def main() -> None:
     try:
         app(prog_name="arcgrad")
     except KeyboardInterrupt:
-        _end(train.INTERRUPTED)
+        _end(INTERRUPTED)
     except Exception as error:
         if os.environ.get("ARCGRAD_TRACEBACK") or not _is_user_error(error):
-            if not is_torchelastic_launched():
+            if not is_distributed():
                 raise
             traceback.print_exc()
             _end(DEFECT)
         message = " ".join(str(error).split())
         # Under torchrun the first process that fails ends the others, so each names itself.
-        process = f" (process {rank()})" if is_torchelastic_launched() else ""
+        process = f" (process {rank()})" if is_distributed() else ""
+        from rich.console import Console
+
         Console(stderr=True, highlight=False, soft_wrap=True).print(
             f"arcgrad{process}: {message}", markup=False
         )
@@ -55,14 +46,14 @@ def main() -> None:
 
 def _is_user_error(error: Exception) -> bool:
     """Return whether an error is about the user's input."""
-    if isinstance(error, OSError | CorpusError | TrainingError):
+    if isinstance(error, OSError) or getattr(error, "is_user_error", False):
         return True
     return isinstance(error, ValueError) and NAMED.match(str(error)) is not None
 
 
 def _end(code: int) -> NoReturn:
     """Exit. Under torchrun exit at once, since cleaning up would wait for the other processes."""
-    if is_torchelastic_launched():
+    if is_distributed():
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)

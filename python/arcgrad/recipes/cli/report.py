@@ -31,7 +31,7 @@ def run_report(
     device: Device = "cpu",
     threads: Threads = 1,
 ) -> None:
-    """Write a page about runs: error rates, curves, examples with alignments, and settings."""
+    """Write a page about runs: error rates, curves, examples and settings."""
     if out is None:
         out = runs[0] / "report.html" if len(runs) == 1 else Path("report.html")
     page = write_report(

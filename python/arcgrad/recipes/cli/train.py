@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import shlex
+import signal
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from arcgrad.recipes import training
-from arcgrad.recipes.experiments import Experiment, find, load_settings, override
-from arcgrad.recipes.training.processes import rank
+from .application import Device, Quiet, Threads, app, experiment_names, rank, seconds
 
-from .application import Device, Quiet, Threads, app
+if TYPE_CHECKING:
+    from arcgrad.recipes.experiments import Experiment
 
-INTERRUPTED = 130
+# The exit code of a program that a signal ends is this and the number of the signal.
+SIGNALLED = 128
 
 
 @app.command(
@@ -28,7 +29,10 @@ INTERRUPTED = 130
 def run_train(
     experiment: Annotated[
         str | None,
-        typer.Argument(help="A name from 'arcgrad experiments'; by default the one in --settings."),
+        typer.Argument(
+            help="A name from 'arcgrad experiments'; by default the one in --settings.",
+            autocompletion=experiment_names,
+        ),
     ] = None,
     file: Annotated[
         Path | None, typer.Option("--settings", help="A TOML or YAML file of settings.")
@@ -47,16 +51,28 @@ def run_train(
     max_seconds: Annotated[
         float | None, typer.Option(help="The time limit of the training.")
     ] = None,
+    save_every: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Save within an epoch too: every 10m, 90s, 1h, ..."),
+    ] = None,
     device: Device = "cpu",
     threads: Threads = 1,
     quiet: Quiet = False,
 ) -> None:
     """Train a named experiment; with torchrun, in several processes."""
+    from arcgrad.recipes.experiments import override
+
+    interval = seconds("--save-every", save_every)
     name, chosen = _from_file(experiment, file)
     chosen = override(chosen, settings or [])
     options = {"data.path": data_path, "optim.epochs": epochs, "seed": seed}
     chosen = override(chosen, {key: value for key, value in options.items() if value is not None})
     folder = out if out is not None else Path("runs") / name
+    if not quiet and rank() == 0:
+        # Before torch is imported, which takes seconds.
+        print(f"training {name} in {folder}", flush=True)
+    from arcgrad.recipes import training
+
     result = training.train(
         chosen,
         folder,
@@ -66,15 +82,18 @@ def run_train(
         threads=threads,
         quiet=quiet,
         command=shlex.join(["arcgrad", *sys.argv[1:]]),
+        save_every=interval,
     )
     if result.interrupted:
-        raise typer.Exit(INTERRUPTED)
+        raise typer.Exit(SIGNALLED + (result.signal or signal.SIGINT))
     if not quiet and rank() == 0:
         typer.echo(f"best validation CER {result.best_cer:.2f}%, in {folder}")
 
 
 def _from_file(name: str | None, file: Path | None) -> tuple[str, Experiment]:
     """Return the name of an experiment, and the experiment with the settings of a file."""
+    from arcgrad.recipes.experiments import find, load_settings, override
+
     found = {} if file is None else load_settings(file)
     named = found.pop("experiment", None)
     name = named if name is None else name

@@ -84,6 +84,8 @@ class CorpusError(ValueError):
         problems: The names of missing or damaged examples, by kind.
     """
 
+    is_user_error = True
+
     def __init__(self, message: str, problems: dict[str, list[str]]) -> None:
         super().__init__(message)
         self.problems = problems

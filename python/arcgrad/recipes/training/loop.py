@@ -1,96 +1,36 @@
-"""The training loop of all experiments: steps, validation, checkpoints, interruption."""
+"""The loop of all trainings: steps, validation, checkpoints, interruption."""
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
-import os
-import signal
 import tempfile
-import threading
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from arcgrad.recipes.data import Batch, BucketSampler, Key, Splits, collate, load_data
+from arcgrad.recipes.data import Batch, BucketSampler, Key, Splits, collate
 from arcgrad.recipes.data._random import stream
-from arcgrad.recipes.experiments import Experiment, from_dict, to_dict
-from arcgrad.recipes.inference import find_device, torch_threads
+from arcgrad.recipes.experiments import Experiment, to_dict
 from arcgrad.recipes.inference.emissions import batch_emissions, fixed_batches, load_batches
 from arcgrad.recipes.recognizer import Recognizer
-from arcgrad.recipes.run import BAD_BATCH, BEST, EXPERIMENT, LAST, TENSORBOARD, Run, fits
+from arcgrad.recipes.run import BAD_BATCH, BEST, LAST, Run
 
-from .environment import describe_environment
 from .optimizer import make_optimizer, rate_factor
-from .processes import Processes, join
+from .processes import Processes
 from .progress import EpochMetrics, Position, Reporter
-from .tensorboard import open_writer
+from .signals import Signals
 
-__all__ = ["Result", "TrainingError", "train"]
+__all__ = ["Training", "TrainingError"]
 
 
 class TrainingError(RuntimeError):
     """A training that cannot continue."""
 
-
-@dataclass(frozen=True)
-class Result:
-    """The result of a training.
-
-    Attributes:
-        epochs: The number of completed epochs.
-        best_cer: The lowest CER on the validation data, in percent.
-        history: The metrics of each epoch, as in ``metrics.jsonl``.
-        finished: Whether all epochs are completed; otherwise the run can be resumed.
-        interrupted: Whether Ctrl-C ended the training.
-    """
-
-    epochs: int
-    best_cer: float
-    history: tuple[dict[str, float], ...]
-    finished: bool
-    interrupted: bool = False
-
-
-class _Interrupts:
-    """Records the first Ctrl-C, so that the step is completed; the second raises."""
-
-    def __init__(self) -> None:
-        self.received = False
-
-    def _receive(self, *_: object) -> None:
-        if self.received:
-            raise KeyboardInterrupt
-        self.received = True
-
-    def __enter__(self) -> _Interrupts:
-        self._before = None
-        if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGINT, self._receive)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
-
-
-def _saved(run: Run, experiment: Experiment) -> dict[str, Any]:
-    """Return the last checkpoint of a run; the experiment may only have more or fewer epochs."""
-    content = run.load("train", LAST)
-    with fits("train", run.path / LAST):
-        run.check_digests("train", content)
-        before = from_dict(content["experiment"], source=run.path / LAST)
-    optim = replace(before.optim, epochs=experiment.optim.epochs)
-    if replace(before, optim=optim, description=experiment.description) != experiment:
-        raise ValueError(
-            "train: a run must be resumed with its own settings, but the settings in "
-            f"{str(run.path / EXPERIMENT)!r} differ"
-        )
-    return content
+    is_user_error = True
 
 
 class _Losses(nn.Module):
@@ -105,7 +45,7 @@ class _Losses(nn.Module):
         return self.recognizer.loss(emissions, lengths, batch), emissions, lengths
 
 
-class _Training:
+class Training:
     """The state of a training, with its steps, validation and checkpoints.
 
     All processes take the same steps and have the same position. An all-reduce after each batch
@@ -120,10 +60,12 @@ class _Training:
         device: torch.device,
         max_seconds: float | None,
         processes: Processes,
-        interrupts: _Interrupts,
+        signals: Signals,
+        save_every: float | None,
     ) -> None:
         self.experiment, self.splits, self.run, self.device = experiment, splits, run, device
-        self.max_seconds, self.processes, self._interrupts = max_seconds, processes, interrupts
+        self.max_seconds, self.processes, self._signals = max_seconds, processes, signals
+        self.save_every, self._saved_at = save_every, 0.0
         torch.manual_seed(experiment.seed)
         self.recognizer = Recognizer.for_data(experiment, splits.train).to(device)
         example = collate([splits.train[0]]).to(device)
@@ -191,6 +133,7 @@ class _Training:
         except ValueError as error:
             raise RuntimeError(f"the state of the optimiser: {error}") from None
         self.position = Position.from_dict(content["position"])
+        self._saved_at = self.position.seconds
         self._times = time.monotonic(), time.process_time()
         if len(content["rng"]) != self.processes.world_size:
             self._seed()
@@ -245,7 +188,7 @@ class _Training:
             [
                 seconds if self.processes.is_first else 0.0,
                 cpu_seconds,
-                self._interrupts.received,
+                bool(self._signals.received),
                 is_bad,
                 *metrics.to_list(),
             ]
@@ -260,15 +203,19 @@ class _Training:
 
     def step(self, batch: Batch, whole: list[Key]) -> None:
         """Take a step on this process's part of a whole batch."""
-        losses, emissions, lengths = self.losses(batch.to(self.device))
+        losses, emissions, lengths = self.losses(batch.to(self.device, non_blocking=True))
         self.optimizer.zero_grad()
-        # The gradient is averaged over processes, whose parts may differ in size.
-        (losses.sum() / (len(whole) / self.processes.world_size)).backward()
+        # The mean over feasible examples. The gradient is averaged over processes, whose parts may
+        # differ in size.
+        is_feasible = ~losses.isinf()
+        (count,) = self.processes.all_reduce([is_feasible.sum().item()])
+        total = torch.where(is_feasible, losses, 0.0).sum()
+        (total / (max(count, 1.0) / self.processes.world_size)).backward()
         norm = torch.nn.utils.clip_grad_norm_(
             self.recognizer.parameters(), self.experiment.optim.max_grad_norm or math.inf
         )
         metrics = EpochMetrics()
-        is_bad = not bool(losses.isfinite().all() and norm.isfinite())
+        is_bad = bool(losses.isnan().any()) or not bool(norm.isfinite())
         if not is_bad:
             texts = self.recognizer.transcribe(emissions.detach(), lengths)
             metrics.add(losses, batch.texts, texts)
@@ -282,13 +229,12 @@ class _Training:
     def _give_up(self, whole: list[Key], losses: Tensor, norm: float) -> None:
         """Save a batch whose loss or gradient is not finite, and raise."""
         joint = torch.empty(len(whole), dtype=losses.dtype)
-        for rank, part in enumerate(self.processes.gather(losses.detach().cpu())):
-            joint[rank :: self.processes.world_size] = part
+        for number, part in enumerate(self.processes.gather(losses.detach().cpu())):
+            joint[number :: self.processes.world_size] = part
         batch = collate([self.splits.train[key] for key in whole])
         self.save(BAD_BATCH, {**vars(batch), "losses": joint, "grad_norm": norm})
         self.processes.barrier()
-        finite = joint.isfinite().tolist()
-        bad = [name for name, is_finite in zip(batch.ids, finite, strict=True) if not is_finite]
+        bad = [name for name, is_nan in zip(batch.ids, joint.isnan(), strict=True) if is_nan]
         what = f"the loss of {', '.join(bad)} is not" if bad else f"the gradient's norm is {norm}"
         raise TrainingError(
             f"train: losses and gradients must be finite, but in epoch {self.position.epoch + 1}, "
@@ -306,18 +252,44 @@ class _Training:
         for batch, whole in zip(batches, wholes, strict=True):
             self.set_rates()
             self.step(batch, whole)
-            reporter.step(at, self.experiment.optim.epochs, self.num_batches, self.rate())
+            reporter.step(at, self.rate())
             if self.is_interrupted or self.is_over():
                 break
+            self._save_at_times()
+        if at.metrics.examples == at.metrics.infeasible > 0 and not self.is_interrupted:
+            self._refuse_infeasible()
 
-    def validate(self) -> EpochMetrics:
+    def _save_at_times(self) -> None:
+        """Save the last checkpoint within an epoch, if it is time; all processes agree on it."""
+        if self.save_every is None or self.position.batches == self.num_batches:
+            return
+        if self.position.seconds - self._saved_at >= self.save_every:
+            self.save(LAST, self.checkpoint())
+            self._saved_at = self.position.seconds
+
+    def _refuse_infeasible(self) -> None:
+        """Raise, since no target fits into its frames."""
+        data = self.splits.train
+        longest = max(range(len(data)), key=lambda index: len(data.texts[index]))
+        example = data[longest]
+        (frames,) = self.recognizer.network.output_lengths([example.length]).tolist()  # type: ignore[operator]
+        reason = self.recognizer.explain_infeasible(collate([example]))
+        raise TrainingError(
+            f"train: targets must fit into the frames of the network, but in epoch "
+            f"{self.position.epoch + 1} none does; the longest, {example.text[:80]!r} of "
+            f"{example.id}, has {len(example.target)} tokens in {frames} frames"
+            + (f": {reason}" if reason else "")
+            + "; lower model.subsampling or the limits of frames in loss"
+        )
+
+    def validate(self, reporter: Reporter) -> EpochMetrics:
         """Return the metrics of the validation data; incomplete after an interrupt."""
         metrics, batches, processes = EpochMetrics(), self.validation_batches, self.processes
         # Processes take whole batches in turn and all-reduce after each turn. In the last turn some
         # may have no batch.
         own = batches[processes.rank :: processes.world_size]
         found = batch_emissions(self.recognizer, self.splits.validation, own)
-        for _ in range(0, len(batches), processes.world_size):
+        for done in range(0, len(batches), processes.world_size):
             part = EpochMetrics()
             for batch, emissions, lengths in itertools.islice(found, 1):
                 with torch.no_grad():
@@ -325,6 +297,7 @@ class _Training:
                 texts = self.recognizer.transcribe(emissions, lengths)
                 part.add(losses, batch.texts, texts)
             metrics += self.all_reduce(part)[0]
+            reporter.validate(self.position, done // processes.world_size + 1)
             if self.is_interrupted:
                 break
         return metrics
@@ -355,136 +328,6 @@ class _Training:
         if self.processes.is_first:
             self.run.save_metrics(at.history)
         self.save(LAST, content)
+        self._saved_at = at.seconds
         self.all_reduce(EpochMetrics())  # the next epoch must not include the time for files
         return is_best
-
-
-def train(
-    experiment: Experiment,
-    out: str | os.PathLike[str],
-    *,
-    resume: bool = False,
-    max_seconds: float | None = None,
-    device: str = "cpu",
-    threads: int = 1,
-    quiet: bool = False,
-    command: str | None = None,
-) -> Result:
-    """Train a recogniser.
-
-    The folder gets the settings, the metrics of each epoch in ``metrics.jsonl``, and the
-    checkpoints ``best.safetensors`` (lowest CER on the validation data) and ``last.safetensors``.
-    With the same settings, machine, number of threads and number of processes, results are equal
-    bit by bit, also after an interruption. Ctrl-C completes the step, saves ``last.safetensors``
-    and returns.
-
-    Under ``torchrun``, all processes train one recogniser: each takes its part of each batch, and
-    only the first one writes and prints. An error or interrupt in one process stops all of them.
-
-    Args:
-        experiment: The settings.
-        out: The folder of the run, which all processes must share.
-        resume: Whether to continue from ``last.safetensors``. Only the number of epochs may differ,
-            and the number of processes, which changes the results.
-        max_seconds: The time limit over all parts of the training. When it is reached, the epoch is
-            cut short and validated. A one-cycle schedule ends at the limit, so the result depends
-            on the speed of the machine.
-        device: The device of the network; graphs stay on the host. With several processes,
-            ``"cuda"`` is one GPU for each.
-        threads: The number of threads of torch per process; one is best for small networks.
-        quiet: Whether to print nothing.
-        command: The command line, which is saved with the run.
-
-    Returns:
-        The result, the same in all processes.
-
-    Raises:
-        ValueError: If the folder already has a run, or has no such run to resume; the time limit or
-            the device is invalid; or the batch size is not a multiple of the number of processes.
-        TrainingError: If a loss is NaN; the batch is saved as ``bad_batch.safetensors``.
-
-    >>> from arcgrad.recipes.experiments import find, override
-    >>> from arcgrad.recipes.training import train
-    >>> sizes = ["data.train=8", "data.validation=4", "data.test=4", "optim.epochs=1"]
-    >>> result = train(override(find("demo"), sizes), "run", quiet=True)
-    >>> result.epochs, result.finished
-    (1, True)
-    """
-    if max_seconds is not None and not max_seconds > 0:
-        raise ValueError(f"train: max_seconds must be positive, but it is {max_seconds}")
-    target = find_device("train", device)
-    run = Run(out)
-    saved = _saved(run, experiment) if resume else None
-    if not resume:
-        run.refuse_pickle("train", LAST)
-        if (run.path / LAST).exists():
-            raise ValueError(
-                f"train: the folder must not have a run, but {str(run.path)!r} has one; resume it "
-                "or choose another folder"
-            )
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(torch_threads(threads))
-        processes = join(target)
-        interrupts = stack.enter_context(_Interrupts())
-        reporter = stack.enter_context(Reporter(quiet or not processes.is_first))
-        count = processes.world_size
-        if experiment.optim.batch_size % count:
-            raise ValueError(
-                "train: optim.batch_size must be a multiple of the number of processes, "
-                f"{count}, but it is {experiment.optim.batch_size}"
-            )
-        training = _Training(
-            experiment, load_data(experiment), run, target, max_seconds, processes, interrupts
-        )
-        if saved is not None:
-            with fits("train", run.path / LAST):
-                is_exact = training.restore(saved)
-            if not is_exact:
-                reporter.say(
-                    f"the run had {len(saved['rng'])} processes and continues with {count}: its "
-                    "results will differ from a run without interruption"
-                )
-        at, epochs = training.position, experiment.optim.epochs
-        log_metrics = None
-        if processes.is_first:
-            run.save_settings(experiment)
-            if saved is None:
-                training.recognizer.save(run.path)
-            training.digests = run.digests()
-            environment = describe_environment(
-                command=command,
-                device=device,
-                threads=threads,
-                world_size=count,
-                max_seconds=max_seconds,
-            )
-            run.save_environment(environment, is_first=not resume)
-            log_metrics = stack.enter_context(open_writer(run.path / TENSORBOARD, at.epoch))
-        training.all_reduce(EpochMetrics())  # the first epoch must not include the setup time
-        num_parameters = sum(parameter.numel() for parameter in training.recognizer.parameters())
-        reporter.say(
-            f"{len(training.splits.train)} training examples, {num_parameters} parameters"
-            + (f", {count} processes" if count > 1 else "")
-        )
-        while at.epoch < epochs and not training.is_over():
-            training.run_epoch(reporter)
-            validation = EpochMetrics() if training.is_interrupted else training.validate()
-            if training.is_interrupted:
-                training.save(LAST, training.checkpoint())
-                processes.barrier()
-                reporter.say(f"interrupted; resume the run in {str(run.path)!r}")
-                break
-            is_best = training.end_epoch(validation)
-            reporter.epoch(at.history[-1], epochs, is_best)
-            if log_metrics is not None:
-                log_metrics(at.history[-1])
-        else:
-            if at.epoch < epochs:
-                reporter.say(f"stopped at the time limit of {max_seconds:g} s")
-    return Result(
-        at.epoch,
-        at.best_cer,
-        tuple(at.history),
-        finished=at.epoch >= epochs,
-        interrupted=training.is_interrupted and at.epoch < epochs,
-    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, fields
 from typing import Any
@@ -15,20 +16,30 @@ from arcgrad.recipes.metrics import Errors, char_errors, word_errors
 
 __all__ = ["EpochMetrics", "Position", "Reporter"]
 
+# The time between two lines within an epoch where output is not a terminal.
+LINE_SECONDS = 20.0
+
 
 @dataclass
 class EpochMetrics:
-    """The sums of losses and errors over the examples of an epoch."""
+    """The sums of losses and errors over the examples of an epoch.
+
+    The loss is the sum over feasible examples; infeasible ones, whose targets do not fit into their
+    frames, have infinite losses and are counted. Errors are over all examples.
+    """
 
     loss: float = 0.0
     examples: int = 0
+    infeasible: int = 0
     chars: Errors = field(default_factory=Errors)
     words: Errors = field(default_factory=Errors)
 
     def add(self, losses: Tensor, references: Iterable[str], hypotheses: Iterable[str]) -> None:
         """Add the examples of a batch."""
-        self.loss += losses.detach().double().sum().item()
+        feasible = losses.detach().double()[~losses.detach().isinf()]
+        self.loss += feasible.sum().item()
         self.examples += len(losses)
+        self.infeasible += len(losses) - len(feasible)
         for reference, hypothesis in zip(references, hypotheses, strict=True):
             self.chars += char_errors(reference, hypothesis)
             self.words += word_errors(reference, hypothesis)
@@ -37,25 +48,37 @@ class EpochMetrics:
         return EpochMetrics(
             self.loss + other.loss,
             self.examples + other.examples,
+            self.infeasible + other.infeasible,
             self.chars + other.chars,
             self.words + other.words,
         )
 
     def to_list(self) -> list[float]:
         """Return all sums in a list, for an all-reduce."""
-        return [self.loss, self.examples, *astuple(self.chars), *astuple(self.words)]
+        return [
+            self.loss,
+            self.examples,
+            self.infeasible,
+            *astuple(self.chars),
+            *astuple(self.words),
+        ]
 
     @classmethod
     def from_list(cls, numbers: Sequence[float]) -> EpochMetrics:
         """Return the metrics of :meth:`to_list`."""
-        loss, examples, *errors = numbers
+        loss, examples, infeasible, *errors = numbers
         counts = [int(count) for count in errors]
-        return cls(loss, int(examples), Errors(*counts[:4]), Errors(*counts[4:]))
+        return cls(loss, int(examples), int(infeasible), Errors(*counts[:4]), Errors(*counts[4:]))
 
     def means(self, split: str) -> dict[str, float]:
-        """Return the mean loss and the error rates, with the name of the split as a prefix."""
+        """Return the mean loss, the number of infeasible examples and the error rates.
+
+        Names have the split as a prefix. Without a feasible example the loss is infinite.
+        """
+        feasible = self.examples - self.infeasible
         return {
-            f"{split}_loss": self.loss / max(self.examples, 1),
+            f"{split}_loss": self.loss / feasible if feasible else math.inf,
+            f"{split}_infeasible": self.infeasible,
             f"{split}_cer": self.chars.rate,
             f"{split}_wer": self.words.rate,
         }
@@ -106,9 +129,15 @@ class Position:
 
 
 class Reporter:
-    """A progress bar on a terminal, plain lines elsewhere, or nothing."""
+    """A progress bar on a terminal, plain lines elsewhere, or nothing.
 
-    def __init__(self, quiet: bool) -> None:
+    Args:
+        quiet: Whether to print nothing.
+        epochs: The number of epochs.
+        batches: The number of batches of an epoch, for training and for validation.
+    """
+
+    def __init__(self, quiet: bool, epochs: int = 1, batches: tuple[int, int] = (1, 0)) -> None:
         self._console = Console(quiet=quiet, highlight=False, soft_wrap=True)
         self._progress = Progress(
             TextColumn("{task.description}"),
@@ -120,7 +149,9 @@ class Reporter:
             transient=True,
             disable=quiet or not self._console.is_terminal,
         )
+        self._quiet, self._epochs, self._batches = quiet, epochs, batches
         self._task: TaskID | None = None
+        self._last_line = time.monotonic()
 
     def __enter__(self) -> Reporter:
         self._progress.start()
@@ -132,33 +163,63 @@ class Reporter:
     def say(self, text: str) -> None:
         """Print a line."""
         self._console.print(text, markup=False)
+        self._flush()
 
-    def step(self, position: Position, epochs: int, batches: int, learning_rate: float) -> None:
-        """Advance the bar."""
-        if self._progress.disable:
+    def step(self, position: Position, learning_rate: float) -> None:
+        """Advance the bar by a step of training; without a terminal print a line at times."""
+        if self._quiet:
             return
         means = position.metrics.means("train")
-        done = position.epoch * batches + position.batches
+        speed = position.batches / max(position.epoch_seconds, 1e-9)
+        rate = f"{speed:.1f} batches/s  learning rate {learning_rate:.2g}"
+        what = f"loss {means['train_loss']:.3f} CER {means['train_cer']:.1f}%"
+        self._advance(position, position.batches, what, rate)
+
+    def validate(self, position: Position, batches: int) -> None:
+        """Advance the bar by batches of validation."""
+        if not self._quiet:
+            self._advance(position, self._batches[0] + batches, "validation", "")
+
+    def _advance(self, position: Position, done: int, what: str, rate: str) -> None:
+        total = sum(self._batches)
+        if self._progress.disable:
+            now = time.monotonic()
+            if now - self._last_line >= LINE_SECONDS and done < total:
+                self._last_line = now
+                where = f"epoch {position.epoch + 1}/{self._epochs}  batch {done}/{total}"
+                self.say("  ".join(part for part in (where, what, rate) if part))
+            return
+        done += position.epoch * total
         if self._task is None:
             # Only steps after this point count for the remaining time.
             self._task = self._progress.add_task(
-                "", total=epochs * batches, completed=done, rate=""
+                "", total=self._epochs * total, completed=done, rate=""
             )
-        speed = position.batches / max(position.epoch_seconds, 1e-9)
         self._progress.update(
             self._task,
-            description=f"epoch {position.epoch + 1}/{epochs} loss {means['train_loss']:.3f} "
-            f"CER {means['train_cer']:.1f}%",
+            description=f"epoch {position.epoch + 1}/{self._epochs} {what}",
             completed=done,
-            rate=f"{speed:.1f} batches/s  learning rate {learning_rate:.2g}",
+            rate=rate,
         )
 
-    def epoch(self, numbers: Mapping[str, float], epochs: int, best: bool) -> None:
+    def epoch(self, numbers: Mapping[str, float], best: bool) -> None:
         """Print the metrics of an epoch."""
+        self._last_line = time.monotonic()
+        left_out = [
+            f"{numbers[f'{split}_infeasible']:.0f} {split}"
+            for split in ("train", "validation")
+            if numbers[f"{split}_infeasible"]
+        ]
         self.say(
-            f"epoch {numbers['epoch']:.0f}/{epochs}"
+            f"epoch {numbers['epoch']:.0f}/{self._epochs}"
             f"  train loss {numbers['train_loss']:.3f} CER {numbers['train_cer']:.1f}%"
             f"  validation loss {numbers['validation_loss']:.3f} "
             f"CER {numbers['validation_cer']:.1f}% WER {numbers['validation_wer']:.1f}%"
             f"  {numbers['seconds']:.0f} s{'  best' if best else ''}"
+            + (f"  too short: {', '.join(left_out)}" if left_out else "")
         )
+
+    def _flush(self) -> None:
+        """Show a line at once where output is a pipe, which is buffered."""
+        if not self._quiet:
+            self._console.file.flush()
