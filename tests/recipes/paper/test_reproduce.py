@@ -6,6 +6,7 @@ import re
 import statistics
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -82,8 +83,8 @@ def folders_of(table, root):
 
 def test_equal_cells_have_one_run(tmp_path):
     folders = folders_of("fig5", tmp_path)
-    assert len(folders) == 14
-    assert len(set(folders.values())) == 12
+    assert len(folders) == 10
+    assert len(set(folders.values())) == 8
     one = folders["fig5d/letters/subsampling4/marginal"]
     assert one == folders["fig5/letters/pieces200/marginal"]
     same = folders_of("table2", tmp_path)["table2/letters/letters/dense"]
@@ -208,6 +209,16 @@ def test_child_processes_end_with_their_parent(tmp_path):
     assert not alive
 
 
+def test_the_page_of_settings_is_that_of_the_present_settings(tmp_path):
+    (page,) = reproduce("settings", out=tmp_path, quiet=True)
+    kept = Path(__file__).parents[3] / "docs/results/settings.md"
+    assert page.read_text() == kept.read_text(), "arcgrad reproduce settings --out docs/results"
+    found = {row[0]: row[1:4] for row in rows(page) + rows(page, 1)}
+    assert found["channels c x d 8, 16, 32 and 64"][:2] == ["8-16-32-64", "16-64-128-256"]
+    assert found["mini-batches of 16"] == ["16", "32", "16"]
+    assert found["no clipping is stated"] == ["none", "norm 5", "norm 5"]
+
+
 def test_invalid_reproduction_requests_are_errors():
     with pytest.raises(ValueError, match="but it is 'table11'; did you mean 'table1'"):
         reproduce("table11")
@@ -219,6 +230,8 @@ def test_invalid_reproduction_requests_are_errors():
         reproduce("table1", preset="papr")
     with pytest.raises(ValueError, match="preset of iam must be published or paper, but it is 'sm"):
         reproduce("table1", "iam", preset="small")
+    with pytest.raises(ValueError, match="table3 on words must have another preset, but it is 'pa"):
+        reproduce("table3", "words", preset="paper")
     with pytest.raises(ValueError, match="there must be at least 1 seed, but there are 0"):
         reproduce("table1", seeds=0)
     with pytest.raises(ValueError, match="the corpus iam must have a folder"):

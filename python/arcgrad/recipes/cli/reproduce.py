@@ -23,7 +23,8 @@ def run_reproduce(
     table: Annotated[
         str,
         typer.Argument(
-            help="table1, table2, table3, table4, fig5, fig7 or fig8 of the paper; or variants."
+            help="table1, table2, table3, table4, fig5, fig7 or fig8 of the paper; variants; or "
+            "settings."
         ),
     ],
     data: Annotated[

@@ -27,7 +27,7 @@ _DEMO = Experiment(
 _LINES = ("letters", "iam")
 # Sub-sampling of Figure 5d; letters of IAM are five times as wide as in small ``letters``.
 _FIGURE_5D: dict[Preset, tuple[int, ...]] = {
-    "small": (2, 4, 8),
+    "small": (4, 8),
     "published": (4, 8, 16, 24),
     "paper": (4, 8, 16, 24),
 }
@@ -35,7 +35,7 @@ _FIGURE_5D: dict[Preset, tuple[int, ...]] = {
 _PIECES_5D: dict[Preset, int] = {"small": 200, "published": 1000, "paper": 1000}
 # The numbers of pieces of Figure 5; the ten words of ``digits`` have at most 26.
 _NUM_PIECES = dict.fromkeys(CORPORA, (200, 500, 1000, 1500)) | {"digits": (18, 20, 23, 26)}
-_FEW_PIECES = (50, 100, 200, 500)
+_FEW_PIECES = (50, 100, 200)
 _FIGURE_5 = {"wsj": "Figure 5a", "librispeech": "Figure 5b", "iam": "Figure 5c"}
 _FIGURE_5 |= {"letters": "Figure 5c", "digits": "Figures 5a and b"}
 

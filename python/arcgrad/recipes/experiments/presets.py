@@ -118,8 +118,8 @@ def pieces(corpus: str, preset: Preset, num_pieces: int, *, marginalize: bool) -
     if preset == "small":
         model = replace(model, subsampling=4)
         if not data.is_speech:  # an output must see as much as a word piece
-            data, model = replace(data, single_words=0), replace(model, layers=4)
-            optim = replace(optim, epochs=10)
+            data = replace(data, train=1500, single_words=0)
+            model, optim = replace(model, layers=4), replace(optim, epochs=10)
     elif found.data.is_speech:
         if marginalize:  # as published
             optim = replace(optim, learning_rate=2 * optim.learning_rate)
@@ -159,7 +159,7 @@ _SMALL: Mapping[str, Experiment] = {
         optim=replace(FAST, epochs=12),
     ),
     "words": Experiment(
-        "", replace(_DATA["words"], train=2500), model=_PLAIN, optim=replace(FAST, epochs=10)
+        "", replace(_DATA["words"], train=2000), model=_PLAIN, optim=replace(FAST, epochs=10)
     ),
     "digits": Experiment(
         "",

@@ -246,7 +246,7 @@ class TDS1d(nn.Module):
         >>> TDS1d.preset("paper", 80, 1000).output_lengths(1600).item()
         200
         """
-        channels, blocks, usual = find_preset("TDS1d", _PRESETS_1D, name)
+        channels, blocks, usual = find_preset("TDS1d", PRESETS_1D, name)
         strides = frame_strides("TDS1d", len(channels), subsampling or usual)
         groups = [TDSGroup(c, blocks, (s,)) for c, s in zip(channels, strides, strict=True)]
         return cls(num_features, num_outputs, groups, dropout=dropout)
@@ -400,7 +400,7 @@ class Preset2d:
 
 
 # Channels, blocks and the default sub-sampling.
-_PRESETS_1D: dict[str, tuple[tuple[int, ...], int, int]] = {
+PRESETS_1D: dict[str, tuple[tuple[int, ...], int, int]] = {
     "paper": ((4, 8, 16), 5, 8),
     "recipe": ((4, 8, 16), 5, 8),
     "small": ((1, 2), 2, 4),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,13 +33,15 @@ def differences(experiments: Mapping[str, Experiment], corpus: str) -> str:
     | optim.max_grad_norm | 5.0    | none    |
     <BLANKLINE>
     """
-    paper = catalog(corpus, "paper")
+    counterparts = _counterparts(experiments, corpus)
     found: dict[str, dict[tuple[str, str], None]] = {}
     for name, experiment in experiments.items():
-        stated = flatten(paper[name])
+        stated = flatten(counterparts[name])
         for setting, value in flatten(experiment).items():
             if setting not in _LEFT_OUT and value != stated[setting]:
-                pair = _text(value), _text(stated[setting])
+                # These belong to another network.
+                is_used = setting not in ("model.channels", "model.layers")
+                pair = _text(value), _text(stated[setting]) if is_used else "none"
                 found.setdefault(setting, {})[pair] = None
     if not found:
         return "All settings are those of the preset `paper`.\n"
@@ -48,6 +51,25 @@ def differences(experiments: Mapping[str, Experiment], corpus: str) -> str:
     ]
     table = markdown_table(["setting", "here", "paper"], rows, left=(0, 1, 2))
     return f"Settings that differ from the preset `paper`:\n\n{table}\n"
+
+
+def _counterparts(experiments: Mapping[str, Experiment], corpus: str) -> dict[str, Experiment]:
+    """Return the cell of the preset ``paper`` for each cell: that of its name, or of its place.
+
+    The small experiments have other numbers of pieces and other sub-sampling, and tables on
+    corpora where the paper's settings are impossible.
+    """
+    paper = catalog(corpus, "paper")
+    if not paper.keys() >= experiments.keys():
+        paper |= catalog("iam", "paper")
+    counts: Counter[tuple[str, str]] = Counter()
+    found = {}
+    for name in experiments:
+        ends = name.split("/")[0], name.split("/")[-1]
+        alike = [other for other in paper if (other.split("/")[0], other.split("/")[-1]) == ends]
+        found[name] = paper[name if name in paper else alike[counts[ends] % len(alike)]]
+        counts[ends] += 1
+    return found
 
 
 def _text(value: Any) -> str:

@@ -71,8 +71,8 @@ def reproduce(
     share a run, also across tables.
 
     Args:
-        table: ``"table1"`` to ``"table4"``, ``"fig5"``, ``"fig7"``, ``"fig8"``, or ``"variants"``,
-            which is not in the paper.
+        table: ``"table1"`` to ``"table4"``, ``"fig5"``, ``"fig7"``, ``"fig8"``; ``"variants"``,
+            which is not in the paper; or ``"settings"``, those of the paper and of our presets.
         corpus: The corpus; None for one that comes with the package.
         out: The folder for tables, pictures and runs.
         preset: ``"paper"`` for the settings of the paper's text, ``"published"`` for those of the
@@ -113,6 +113,10 @@ def reproduce(
         name: _chosen(experiment, settings, quick)
         for name, experiment in wanted.experiments(corpus, preset).items()
     }
+    if not experiments:
+        raise ValueError(
+            f"reproduce: {table} on {corpus} must have another preset, but it is {preset!r}"
+        )
     seeds = seeds if wanted.is_averaged else 1
     is_usual = preset is None or preset == usual_preset(corpus)
     root = folder / "runs" if is_usual else folder / "runs" / str(preset)
@@ -124,21 +128,24 @@ def reproduce(
     with _Reporter(f"{table} on {corpus}", epochs, quiet) as reporter:
         for path, result in _trained(runs, jobs, options):
             reporter.done(path.relative_to(folder / "runs"), result)
-    cells = {
+    trained = {
         name: Cell(experiments[name], [run.path for run in each], [_result(r.path) for r in each])
         for name, each in runs.items()
     }
-    title = f"{wanted.title}, on {corpus}"
+    # A table that is made on one corpus only is about none.
+    is_general = len(wanted.corpora) == 1
+    title = wanted.title if is_general else f"{wanted.title}, on {corpus}"
     if not is_usual:
         title += f", preset {preset}"
-    command = ["arcgrad", "reproduce", table, "--data", corpus]
+    command = ["arcgrad", "reproduce", table, *([] if is_general else ["--data", corpus])]
     command += [] if is_usual else ["--preset", str(preset)]
     command += ["--seeds", str(seeds)] if seeds > 1 else []
     command += ["--quick"] if quick else []
     for setting in settings:
         command += ["--set", setting]
-    inputs = TableInputs(corpus, cells, experiments)
-    stem = f"{table}-{corpus}" if is_usual else f"{table}-{corpus}-{preset}"
+    inputs = TableInputs(corpus, trained, experiments)
+    stem = table if is_general else f"{table}-{corpus}"
+    stem += "" if is_usual else f"-{preset}"
     title += " (quick)" if quick else ""
     written = _write(wanted, inputs, title, shlex.join(command), folder / stem)
     if not quiet:
@@ -354,7 +361,14 @@ def _write(
     """Write the page of a table, its pictures, and its results as JSON."""
     rendered = table.make(inputs)
     stem.parent.mkdir(parents=True, exist_ok=True)
-    written = [stem.with_name(f"{stem.name}.md"), stem.with_name(f"{stem.name}.json")]
+    numbers: Mapping[str, Any] = rendered.numbers
+    if inputs.cells:
+        numbers = {name: {"runs": cell.results} for name, cell in inputs.cells.items()}
+    written = [stem.with_name(f"{stem.name}.md")]
+    if numbers:
+        written.append(stem.with_name(f"{stem.name}.json"))
+        text = json.dumps(numbers, indent=2, ensure_ascii=False) + "\n"
+        _files.write(written[1], text.encode())
     pictures = []
     for name, figure in rendered.pictures.items():
         path = stem.with_name(f"{stem.name}-{name}.svg")
@@ -367,8 +381,4 @@ def _write(
     if inputs.cells:
         parts.append(differences(inputs.experiments, inputs.corpus))
     _files.write(written[0], "\n".join([*parts, origin(command, inputs.cells)]).encode())
-    numbers: Mapping[str, Any] = rendered.numbers
-    if inputs.cells:
-        numbers = {name: {"runs": cell.results} for name, cell in inputs.cells.items()}
-    _files.write(written[1], (json.dumps(numbers, indent=2, ensure_ascii=False) + "\n").encode())
     return written

@@ -36,6 +36,8 @@ from arcgrad.recipes.report import (
 )
 from arcgrad.recipes.run import load_environment, load_run
 
+from .appendix import settings_table
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -399,6 +401,14 @@ def _with_ctc(corpus: str, preset: Preset | None = None) -> dict[str, Experiment
     return {name: catalog(corpus, preset)[name], **_of("variants")(corpus, preset)}
 
 
+def _settings(_: TableInputs) -> Rendered:
+    text = (
+        "What section 5 and appendix B of the paper say, and the settings of our presets: on IAM "
+        "and LibriSpeech for `paper` and `published`, on data of the project for `small`."
+    )
+    return Rendered(f"{text}\n\n{settings_table()}")
+
+
 _LINES = ("letters", "iam")
 _EVERY = ("letters", "digits", "iam", "librispeech", "wsj")
 
@@ -434,6 +444,14 @@ PAPER_TABLES: dict[str, PaperTable] = {
             _EVERY,
             _marginal,
             _figure8,
+            is_trained=False,
+        ),
+        PaperTable(
+            "settings",
+            "The settings of the paper and of our presets",
+            ("letters",),
+            _of("table1"),
+            _settings,
             is_trained=False,
         ),
         PaperTable("variants", "Beyond the paper: kinds of CTC", IMAGES, _with_ctc, _variants),
