@@ -11,7 +11,7 @@ import arcgrad as ag
 from .harness import Report, Settings, clear_progress, environment, is_busy, report_text, write_json
 
 CASES = (
-    *("forward", "compose", "construct", "second_order", "batch", "slope"),
+    *("forward", "compose", "construct", "second_order", "batch", "slope", "growth"),
     *(
         "trellis",
         "losses",

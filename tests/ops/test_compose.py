@@ -188,3 +188,15 @@ def closure_of(labels):
 def test_the_limit_counts_arcs_and_not_the_last_node():
     chain = ag.chain_graph(list(range(100)))
     assert ag.compose(chain, chain, max_arcs=100).num_arcs() == 100
+
+
+def test_searches_of_many_pairs_count_each_path_once():
+    # Words 0 to 0000, and many that no path ends: the table of pairs grows several times.
+    rng = np.random.default_rng(0)
+    words = [[0] * n for n in range(1, 5)] + [[0, *rng.integers(1, 9, 3)] for _ in range(3000)]
+    lexicon = ag.closure(ag.union([ag.chain_graph(word) for word in words]))
+    length, counts = 30, [1]
+    for n in range(1, length + 1):
+        counts.append(sum(counts[max(0, n - 4) : n]))
+    result = ag.compose(ag.chain_graph([0] * length), lexicon)
+    assert ag.forward_score(result).item() == pytest.approx(np.log(counts[-1]), rel=1e-12)

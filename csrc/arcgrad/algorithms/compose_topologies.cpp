@@ -123,7 +123,7 @@ class Composition {
 
   /// Expands nodes in batches, so that data read at random can be prefetched.
   void explore() {
-    constexpr int32_t kBatch = 32;
+    constexpr int32_t kBatch = 32, kAhead = 32;
     offset_.push_back(0);
     for (int32_t n = 0; n < num_nodes();) {
       const int32_t end = std::min(num_nodes(), n + kBatch);
@@ -135,7 +135,10 @@ class Composition {
         offset_.push_back(static_cast<int32_t>(parents_.size()));
       }
       poll_(kBatch + std::ssize(targets_));
-      for (const PairIds::Key target : targets_) dst_.push_back(ids_[target]);
+      for (size_t i = 0; i < targets_.size(); ++i) {
+        if (i + kAhead < targets_.size()) ids_.prefetch(targets_[i + kAhead]);
+        dst_.push_back(ids_[targets_[i]]);
+      }
     }
   }
 
@@ -235,9 +238,7 @@ class Composition {
   }
 
   void emit(Parents parents, const Pair& to) {
-    const PairIds::Key target = ids_.key(to);
-    ids_.prefetch(target);
-    targets_.push_back(target);
+    targets_.push_back(ids_.key(to));
     parents_.push_back(parents);
   }
 

@@ -62,8 +62,10 @@ struct Pair {
 
 /// Numbers pairs in the order of their first lookup.
 ///
-/// A hash table with linear probing, at most half full. It becomes an array with one slot for every
-/// possible pair, which has no collisions, as soon as that takes at most twice the memory.
+/// A hash table with linear probing, at most half full. A slot has a number and, in the bits above
+/// it, a part of the hash: so other pairs are passed over without reading their keys, which are far
+/// from each other. It becomes an array with one slot for every possible pair, which has no
+/// collisions, as soon as that takes at most twice the memory.
 class PairIds {
  public:
   /// A pair as a row (the first node and the state of the filter) and a column (the second node).
@@ -88,23 +90,20 @@ class PairIds {
     return {static_cast<int32_t>(row), static_cast<int32_t>(key), filter};
   }
 
-  void prefetch(Key key) const { __builtin_prefetch(&slots_[home(key)]); }
+  void prefetch(Key key) const { __builtin_prefetch(&slots_[hash(key) >> shift_]); }
 
   /// The number of a pair, or -1.
   int32_t find(Key key) const {
-    size_t slot = home(key);
-    while (slots_[slot] != kFree && !is_direct_ && keys_[slots_[slot]] != key) slot = next(slot);
-    return slots_[slot];
+    const uint32_t found = slots_[find_slot(key, hash(key))];
+    return found == kFree ? -1 : static_cast<int32_t>(found & id_mask_);
   }
   /// The number of a pair, which is new if it was not there.
   int32_t operator[](Key key) {
-    size_t slot = home(key);
-    while (slots_[slot] != kFree) {
-      if (is_direct_ || keys_[slots_[slot]] == key) return slots_[slot];
-      slot = next(slot);
-    }
+    const uint64_t hash = this->hash(key);
+    const size_t slot = find_slot(key, hash);
+    if (slots_[slot] != kFree) return static_cast<int32_t>(slots_[slot] & id_mask_);
     const int32_t id = size();
-    slots_[slot] = id;
+    slots_[slot] = static_cast<uint32_t>(id) | tag(hash);
     keys_.push_back(key);
     if (keys_.size() > limit_) [[unlikely]]
       resize(2 * slots_.size());
@@ -112,12 +111,25 @@ class PairIds {
   }
 
  private:
-  static constexpr int32_t kFree = -1;
+  static constexpr uint32_t kFree = UINT32_MAX;
 
-  size_t home(Key key) const {
-    return ((key >> 32) * num_second_ + static_cast<uint32_t>(key)) * factor_ >> shift_;
+  uint64_t hash(Key key) const {
+    return ((key >> 32) * num_second_ + static_cast<uint32_t>(key)) * factor_;
+  }
+  /// The bits of the hash below those that choose the slot, where a slot has no number.
+  uint32_t tag(uint64_t hash) const {
+    return static_cast<uint32_t>(hash >> tag_shift_) & ~id_mask_;
   }
   size_t next(size_t slot) const { return (slot + 1) & (slots_.size() - 1); }
+  /// The slot of a pair, or the free one where it belongs.
+  size_t find_slot(Key key, uint64_t hash) const {
+    size_t slot = hash >> shift_;
+    if (is_direct_) return slot;
+    const uint32_t wanted = tag(hash);
+    for (; slots_[slot] != kFree; slot = next(slot))
+      if ((slots_[slot] & ~id_mask_) == wanted && keys_[slots_[slot] & id_mask_] == key) break;
+    return slot;
+  }
 
   /// `num_slots` is a power of two.
   void resize(size_t num_slots) {
@@ -127,31 +139,38 @@ class PairIds {
     if (is_direct_) {
       num_slots = num_keys;
       factor_ = 1;
-      shift_ = 0;
+      shift_ = tag_shift_ = 0;
+      id_mask_ = UINT32_MAX;
     } else {
       factor_ = 0x9e3779b97f4a7c15;  // 2^64 over the golden ratio
       shift_ = 64 - std::countr_zero(num_slots);
+      tag_shift_ = shift_ - 32;
+      id_mask_ = static_cast<uint32_t>(num_slots / 2 - 1);
     }
-    limit_ = std::min<int64_t>(static_cast<int64_t>(is_direct_ ? num_slots : num_slots / 2),
+    limit_ = std::min<int64_t>(static_cast<int64_t>(is_direct_ ? num_slots : num_slots / 2 - 1),
                                std::numeric_limits<int32_t>::max());
-    slots_ = Column();  // before the larger one is allocated
+    slots_ = {};  // before the larger one is allocated
     slots_.assign(num_slots, kFree);
     InterruptPoll poll;
+    constexpr int32_t kAhead = 16;
     for (int32_t id = 0; id < size(); ++id) {
       poll();
-      size_t slot = home(keys_[id]);
+      if (id + kAhead < size()) prefetch(keys_[id + kAhead]);
+      const uint64_t hash = this->hash(keys_[id]);
+      size_t slot = hash >> shift_;
       while (slots_[slot] != kFree) slot = next(slot);
-      slots_[slot] = id;
+      slots_[slot] = static_cast<uint32_t>(id) | tag(hash);
     }
   }
 
   std::string_view op_;
   uint64_t num_first_, num_second_, num_filters_;
   PodVector<Key> keys_;
-  Column slots_;
+  Buffer<uint32_t> slots_;
   bool is_direct_ = false;
   uint64_t factor_ = 1;
-  int shift_ = 0;
+  int shift_ = 0, tag_shift_ = 0;
+  uint32_t id_mask_ = UINT32_MAX;  // the bits of a slot that are a number
   int64_t limit_ = 0;
 };
 

@@ -3,12 +3,14 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <utility>
 
 #include "arcgrad/ops.h"
 #include "arcgrad/ops/weight_key.h"
 #include "arcgrad/runtime/error.h"
+#include "arcgrad/runtime/hash_index.h"
 #include "arcgrad/runtime/interrupt_poll.h"
 
 // Isomorphism by color refinement and backtracking (McKay and Piperno 2014, "Practical graph
@@ -266,7 +268,8 @@ bool match(const Component& first, const Component& second) {
 struct ArcType {
   int32_t ilabel, olabel;
   uint64_t weight;
-  auto operator<=>(const ArcType&) const = default;
+  bool operator==(const ArcType&) const = default;
+  uint64_t hash() const { return mix_hash(mix_hash(mix_hash(0, ilabel), olabel), weight); }
 };
 
 std::vector<ArcType> arc_types(const Graph& graph) {
@@ -282,7 +285,10 @@ std::vector<ArcType> arc_types(const Graph& graph) {
 struct NodeType {
   bool is_start = false, is_accept = false;
   uint64_t start_weight = 0, accept_weight = 0;
-  auto operator<=>(const NodeType&) const = default;
+  bool operator==(const NodeType&) const = default;
+  uint64_t hash() const {
+    return mix_hash(mix_hash(2 * uint64_t{is_start} + is_accept, start_weight), accept_weight);
+  }
 };
 
 std::vector<NodeType> node_types(const Graph& graph) {
@@ -302,38 +308,49 @@ std::vector<NodeType> node_types(const Graph& graph) {
   return types;
 }
 
-/// The distinct types, sorted, if both graphs have each type equally often.
-template <class Type>
-std::optional<std::vector<Type>> common_types(std::vector<Type> first, std::vector<Type> second) {
-  interruptible_sort(first);
-  interruptible_sort(second);
-  if (first != second) return std::nullopt;
-  first.erase(std::unique(first.begin(), first.end()), first.end());
-  return first;
-}
+/// The number of the type of each node or arc, in both graphs.
+using Numbers = std::pair<std::vector<int32_t>, std::vector<int32_t>>;
 
+/// Numbers the types, if both graphs have each type equally often.
 template <class Type>
-int32_t index_of(std::span<const Type> known, const Type& type) {
-  return static_cast<int32_t>(std::ranges::lower_bound(known, type) - known.begin());
-}
-
-/// The whole graph as one component. The known types are those of all nodes and arcs.
-Component whole(const Graph& graph, std::span<const NodeType> known_nodes,
-                std::span<const ArcType> known_arcs) {
-  const Topology& topology = graph.topology();
-  const auto src = topology.src(), dst = topology.dst();
-  Component out;
+std::optional<Numbers> number_types(const std::vector<Type>& first,
+                                    const std::vector<Type>& second) {
+  if (first.size() != second.size()) return std::nullopt;
+  std::vector<const Type*> known;
+  std::vector<int32_t> surplus;  // of the first graph, by type
+  HashIndex index;
+  Numbers out;
   InterruptPoll poll;
-  for (const NodeType& type : node_types(graph)) {
+  const auto find = [&](const Type& type, uint32_t hash) {
+    return index.find(hash, [&](int32_t number) { return *known[number] == type; });
+  };
+  for (const Type& type : first) {
     poll();
-    out.color.push_back(index_of(known_nodes, type));
+    const auto hash = static_cast<uint32_t>(type.hash() >> 32);
+    int32_t number = find(type, hash);
+    if (number < 0) {
+      index.add(hash, number = static_cast<int32_t>(known.size()));
+      known.push_back(&type);
+      surplus.push_back(0);
+    }
+    ++surplus[number];
+    out.first.push_back(number);
   }
-  const std::vector<ArcType> types = arc_types(graph);
-  out.arcs.resize(types.size());
-  for (size_t a = 0; a < types.size(); ++a) {
+  for (const Type& type : second) {
     poll();
-    out.arcs[a] = {src[a], dst[a], index_of(known_arcs, types[a])};
+    const int32_t number = find(type, static_cast<uint32_t>(type.hash() >> 32));
+    if (number < 0 || surplus[number]-- == 0) return std::nullopt;
+    out.second.push_back(number);
   }
+  return out;
+}
+
+/// The whole graph as one component, given the numbers of the types of its nodes and arcs.
+Component whole(const Topology& topology, std::vector<int32_t> nodes,
+                const std::vector<int32_t>& arcs) {
+  const auto src = topology.src(), dst = topology.dst();
+  Component out{std::move(nodes), std::vector<TypedArc>(arcs.size())};
+  for (size_t a = 0; a < arcs.size(); ++a) out.arcs[a] = {src[a], dst[a], arcs[a]};
   return out;
 }
 
@@ -348,10 +365,11 @@ bool isomorphic(const Graph& a, const Graph& b) {
   constexpr int32_t kMost = std::numeric_limits<int32_t>::max() / 2;
   require(first.num_nodes() <= kMost, "isomorphic", "the graphs must have at most ", kMost,
           " nodes each, but they have ", first.num_nodes());
-  const auto nodes = common_types(node_types(a), node_types(b));
+  auto nodes = number_types(node_types(a), node_types(b));
   if (!nodes) return false;
-  const auto arcs = common_types(arc_types(a), arc_types(b));
-  return arcs && match(whole(a, *nodes, *arcs), whole(b, *nodes, *arcs));
+  const auto arcs = number_types(arc_types(a), arc_types(b));
+  return arcs && match(whole(first, std::move(nodes->first), arcs->first),
+                       whole(second, std::move(nodes->second), arcs->second));
 }
 
 }  // namespace arcgrad
