@@ -110,6 +110,20 @@ def test_several_seeds_have_a_mean_and_a_spread(tmp_path):
     assert f"`arcgrad reproduce variants --data letters --seeds 2 --set {TINY[0]}" in text
 
 
+def test_some_cells_can_be_trained_alone(tmp_path):
+    sizes = ["data.train=40", "data.validation=2", "data.test=2", "optim.epochs=1"]
+    written = reproduce("fig5", "digits", tmp_path, only=["18/mar"], settings=sizes, quiet=True)
+    assert len(list(tmp_path.glob("runs/**/result.json"))) == 1
+    (row,) = rows(written[0])[2:]
+    assert row[:3] == ["18", "", ""]
+    assert re.fullmatch(r"\d+\.\d", row[3])
+    assert "--only 18/mar" in written[0].read_text()
+    page, _ = reproduce("table1", "words", tmp_path, only=["ngram0/no"], settings=TINY, quiet=True)
+    assert [bool(cell) for cell in rows(page)[2][:6]] == [True, True, True, True, False, False]
+    with pytest.raises(ValueError, match=r"must be parts of names of cells, but .* 'ngram7'"):
+        reproduce("table1", only=["ngram7"])
+
+
 def test_the_page_of_a_preset_has_its_own_name_and_runs(tmp_path):
     settings = [*TINY, "data.height=16", "optim.batch_size=8"]
     page, _ = reproduce("table1", "words", tmp_path, preset="paper", settings=settings, quiet=True)

@@ -45,6 +45,10 @@ def run_reproduce(
     seeds: Annotated[
         int, typer.Option(min=1, help="The number of runs of each cell, with adjacent seeds.")
     ] = 1,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", help="Train only cells with this in their names, such as ngram2/."),
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Override a setting in all cells."),
@@ -66,6 +70,7 @@ def run_reproduce(
         out,
         preset=preset,  # type: ignore[arg-type]  # reproduce checks it
         seeds=seeds,
+        only=only or (),
         settings=[*changed, *(settings or [])],
         quick=quick,
         jobs=jobs,

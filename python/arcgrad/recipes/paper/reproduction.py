@@ -57,6 +57,7 @@ def reproduce(
     *,
     preset: Preset | None = None,
     seeds: int = 1,
+    only: Sequence[str] = (),
     settings: Iterable[str] = (),
     quick: bool = False,
     jobs: int = 1,
@@ -80,6 +81,8 @@ def reproduce(
             corpora that come with the package, and ``"published"`` on others.
         seeds: The number of runs of each cell, with adjacent seeds. The page has their mean and
             standard deviation; pictures of single examples are of the first.
+        only: Parts of names of cells, such as ``"ngram2/"``; other cells are not trained and stay
+            empty on the page. All cells if there are none.
         settings: Texts ``key=value`` for all cells, such as ``data.path=...``.
         quick: Whether to train very little, as a test that everything runs.
         jobs: The number of cells to train at a time, each in its own process.
@@ -112,7 +115,13 @@ def reproduce(
     experiments = {
         name: _chosen(experiment, settings, quick)
         for name, experiment in wanted.experiments(corpus, preset).items()
+        if not only or any(part in name for part in only)
     }
+    if not experiments and only:
+        raise ValueError(
+            f"reproduce: only must be parts of names of cells, but no cell of {table} on {corpus} "
+            f"has {' or '.join(map(repr, only))}"
+        )
     if not experiments:
         raise ValueError(
             f"reproduce: {table} on {corpus} must have another preset, but it is {preset!r}"
@@ -140,6 +149,8 @@ def reproduce(
     command = ["arcgrad", "reproduce", table, *([] if is_general else ["--data", corpus])]
     command += [] if is_usual else ["--preset", str(preset)]
     command += ["--seeds", str(seeds)] if seeds > 1 else []
+    for part in only:
+        command += ["--only", part]
     command += ["--quick"] if quick else []
     for setting in settings:
         command += ["--set", setting]

@@ -89,7 +89,12 @@ class TableInputs:
     experiments: Mapping[str, Experiment]
 
     def value(self, name: str, key: str = "validation_cer", digits: int = 1) -> str:
-        """Return a result of a cell as text: the mean, and the spread over several seeds."""
+        """Return a result of a cell as text: the mean, and the spread over several seeds.
+
+        It is empty for a cell that is not trained.
+        """
+        if name not in self.cells:
+            return ""
         cell = self.cells[name]
         text = f"{cell.mean(key):.{digits}f}"
         if len(cell.results) > 1:
@@ -214,6 +219,8 @@ def _table3(inputs: TableInputs) -> Rendered:
     rows = []
     for inner, (cer, num_parameters) in TABLE_3.items():
         name = f"table3/{inputs.corpus}/{inner}"
+        if name not in inputs.cells:
+            continue
         _, recognizer = load_run(inputs.cells[name].paths[0])
         network = recognizer.network
         assert isinstance(network, TDS2dTransducer)
@@ -253,6 +260,8 @@ def _figure5(inputs: TableInputs) -> Rendered:
         panels.append(("fig5d", "subsampling", "sub-sampling"))
     for panel, stem, label in panels:
         prefix = f"{panel}/{inputs.corpus}/"
+        if not any(name.startswith(prefix) for name in inputs.cells):
+            continue
         values: dict[int, dict[str, str]] = {}
         for name in inputs.cells:
             if name.startswith(prefix):
@@ -263,27 +272,37 @@ def _figure5(inputs: TableInputs) -> Rendered:
         rows = [
             [
                 str(at),
-                *(inputs.value(names[way], key) for way, key in itertools.product(ways, keys)),
+                *(inputs.value(names.get(way, ""), k) for way, k in itertools.product(ways, keys)),
             ]
             for at, names in values.items()
         ]
         header = [label, "SentencePiece", "test", "marginalised", "test"]
         text += f"CER in percent by {label}.{inputs.seeds()}\n\n{markdown_table(header, rows)}\n\n"
-        curves = {way: [inputs.cells[names[way]] for names in values.values()] for way in ways}
-        pictures[stem] = _curves(list(values), curves, label)
+        cells = {
+            way: {at: inputs.cells[names[way]] for at, names in values.items() if way in names}
+            for way in ways
+        }
+        pictures[stem] = _curves(cells, label)
     return Rendered(text, pictures)
 
 
-def _curves(ticks: list[int], curves: Mapping[str, list[Cell]], label: str) -> Figure:
+def _curves(curves: Mapping[str, Mapping[int, Cell]], label: str) -> Figure:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(5, 3.2), layout="constrained")
     axes = figure.subplots()
     names = {"sentencepiece": "SentencePiece", "marginal": "marginalised"}
+    ticks = list(dict.fromkeys(at for cells_of_way in curves.values() for at in cells_of_way))
     for (way, cells_of_way), marker in zip(curves.items(), "os", strict=True):
-        means = [cell.mean("validation_cer") for cell in cells_of_way]
-        spreads = [cell.spread("validation_cer") for cell in cells_of_way]
-        axes.errorbar(range(len(ticks)), means, spreads, marker=marker, capsize=3, label=names[way])
+        cells = cells_of_way.values()
+        axes.errorbar(
+            [ticks.index(at) for at in cells_of_way],
+            [cell.mean("validation_cer") for cell in cells],
+            [cell.spread("validation_cer") for cell in cells],
+            marker=marker,
+            capsize=3,
+            label=names[way],
+        )
     axes.set_xticks(range(len(ticks)), [str(tick) for tick in ticks])
     axes.set_xlabel(label)
     axes.set_ylabel("CER in percent")
