@@ -55,6 +55,10 @@ def run_train(
         str | None,
         typer.Option(metavar="TIME", help="Save within an epoch too: every 10m, 90s, 1h, ..."),
     ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=0, help="The number of processes that load data; chosen by default."),
+    ] = None,
     device: Device = "cpu",
     threads: Threads = 1,
     quiet: Quiet = False,
@@ -83,6 +87,7 @@ def run_train(
         quiet=quiet,
         command=shlex.join(["arcgrad", *sys.argv[1:]]),
         save_every=interval,
+        workers=workers,
     )
     if result.interrupted:
         raise typer.Exit(SIGNALLED + (result.signal or signal.SIGINT))

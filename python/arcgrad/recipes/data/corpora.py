@@ -48,6 +48,11 @@ def load_split(experiment: Experiment, split: str) -> Dataset:
     """
     name = read_split("load_split", split)
     dataset: Dataset = getattr(load_data(experiment), name)
+    if not len(dataset):
+        raise ValueError(
+            f"load_split: the {split} data must have been prepared, but there is no manifest of "
+            f"them in {experiment.data.path!r}; prepare that part, or set data.{split}_parts"
+        )
     return dataset
 
 
@@ -73,6 +78,17 @@ def _load_corpus(experiment: Experiment) -> Splits[Any]:
         options["normalize"] = settings.normalize
         if settings.height is not None:
             options["height"] = settings.height
+    parts: dict[str, Any] = {
+        split: tuple(part.strip() for part in names.split(","))
+        for split in SPLITS
+        if (names := getattr(settings, f"{split}_parts")) is not None
+    }
+    if parts and settings.corpus not in ("librispeech", "wsj"):
+        first = next(iter(parts))
+        raise ValueError(
+            f"load_data: only librispeech and wsj have parts to choose, but data.{first}_parts is "
+            f"set and data.corpus is {settings.corpus}"
+        )
     if settings.corpus == "letters":
         options["single_words"] = settings.single_words
         return letters.load(settings.task, **sizes, **options)
@@ -82,13 +98,9 @@ def _load_corpus(experiment: Experiment) -> Splits[Any]:
         raise ValueError(
             f"load_data: the corpus {settings.corpus} must have a folder, but data.path is not set"
         )
-    if sizes:
-        raise ValueError(
-            f"load_data: the corpus {settings.corpus} must be used whole, but data has the sizes "
-            f"{sizes}"
-        )
+    options |= {"limits": sizes, "damaged": settings.damaged}
     if settings.corpus == "iam":
         return iam.load(settings.path, unit=settings.task, **options)
     if settings.corpus == "librispeech":
-        return librispeech.load(settings.path, **options)
-    return wsj.load(settings.path, **options)
+        return librispeech.load(settings.path, **parts, **options)
+    return wsj.load(settings.path, **parts, **options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import copy
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeVar
 
 import numpy as np
@@ -204,18 +204,26 @@ class Dataset(torch_data.Dataset[Example], abc.ABC):
 
 @dataclass(frozen=True)
 class Splits(Generic[DatasetT]):
-    """The data sets of a corpus."""
+    """The data sets of a corpus.
+
+    Attributes:
+        train: The training data.
+        validation: The validation data.
+        test: The test data; empty if a corpus has no manifest of them.
+        left_out: The names of examples whose files are missing or damaged.
+    """
 
     train: DatasetT
     validation: DatasetT
     test: DatasetT
+    left_out: tuple[str, ...] = field(default=(), kw_only=True)
 
     def with_tokenizer(self, tokenizer: Tokenizer) -> Splits[DatasetT]:
         """Return the same examples with targets of another tokenizer, such as word pieces."""
         parts = (
             part.with_tokenizer(tokenizer) for part in (self.train, self.validation, self.test)
         )
-        return Splits(*parts)
+        return Splits(*parts, left_out=self.left_out)
 
 
 class BucketSampler(torch_data.Sampler[list[Key]]):

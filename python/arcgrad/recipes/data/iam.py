@@ -14,7 +14,7 @@ from __future__ import annotations
 import html
 import io
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from xml.etree import ElementTree
@@ -101,7 +101,7 @@ def prepare(
         out: The folder for manifests and cut images; by default ``arcgrad`` in the corpus folder.
         unit: ``"lines"`` or ``"words"``.
         allow_missing: Whether to leave out examples with problems instead of raising.
-        check_only: Whether to check the corpus and write nothing.
+        check_only: Whether to decode every file and write nothing.
         progress: Wraps the sequence of forms to show progress.
 
     Returns:
@@ -139,7 +139,17 @@ def prepare(
         ):
             rows[split_of[entry.line]].append(line)
     parts = {f"{unit}-{split}": rows[split] for split in SPLITS}
+    if check_only:
+        manifests.decode(parts, folder, _decode, problems, progress)
     return manifests.write(folder, parts, problems, allow=allow_missing, check_only=check_only)
+
+
+def _decode(row: Line, path: Path) -> None:
+    """Decode an image; raise if it is damaged."""
+    with Image.open(path) as image:
+        image.load()
+        if image.size != (row.width, row.height):
+            raise ValueError("the image has another size")
 
 
 def _read_splits(root: Path, problems: Problems) -> dict[str, str]:
@@ -300,6 +310,8 @@ def load(
     normalize: Literal["corpus", "image"] = "corpus",
     augmentation: ImageAugmentation | None = AUGMENTATION,
     limit: int | None = None,
+    limits: Mapping[str, int] | None = None,
+    damaged: Literal["stop", "skip"] = "stop",
     seed: int = 0,
 ) -> Splits[ImagesInFiles]:
     """Lines or words of IAM, after :func:`prepare`.
@@ -311,18 +323,25 @@ def load(
         normalize: Whether images are normalised with the mean and standard deviation of the corpus,
             or each with its own.
         augmentation: The augmentation of training images, or None.
-        limit: The maximum number of examples of each split; None for all.
+        limit: The maximum number of examples of each split, at equal distances; None for all.
+        limits: The same for ``"train"``, ``"validation"`` and ``"test"``, which counts first.
+        damaged: Whether to raise for a file that is missing or has changed its size, or to
+            ``"skip"`` it.
         seed: The seed of the augmentation.
 
     Returns:
         The data sets, with the letters of all splits as tokens.
 
     Raises:
-        ValueError: If there are no manifests, or they are damaged.
+        ValueError: If there are no manifests, or they are damaged. The test data may be missing.
+        CorpusError: If a file is missing or has changed its size.
     """
-    op = "iam.load"
-    folder = manifests.folder_of(op, data_path, (f"{unit}-{split}" for split in SPLITS))
-    rows = [manifests.read(op, folder / f"{unit}-{split}.jsonl", Line, limit) for split in SPLITS]
+    folder, rows, left_out = manifests.load_rows(
+        *("iam.load", data_path, [(f"{unit}-{split}",) for split in SPLITS]),
+        Line,
+        limits=[(limits or {}).get(split, limit) for split in SPLITS],
+        damaged=damaged,
+    )
     letters = Letters.from_texts(row.text for part in rows for row in part)
     parts = [
         ImagesInFiles(
@@ -338,7 +357,7 @@ def load(
         )
         for split, part in zip(SPLITS, rows, strict=True)
     ]
-    return Splits(*parts)
+    return Splits(*parts, left_out=left_out)
 
 
 def pixels(height: int = HEIGHT, normalize: Literal["corpus", "image"] = "corpus") -> Pixels:

@@ -7,14 +7,22 @@ These files of its folder, or of ``LibriSpeech`` in it, are read:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from . import manifests
 from .examples import Splits
 from .manifests import PathLike, Prepared, Problems, Utterance
-from .speech import LogMel, RecordingsInFiles, SpecAugment, load_recordings, read_utterance
+from .speech import (
+    LogMel,
+    RecordingsInFiles,
+    SpecAugment,
+    decode_utterance,
+    load_recordings,
+    read_utterance,
+)
 
 RATE = 16000
 
@@ -43,7 +51,7 @@ def prepare(
         out: The folder for manifests; by default ``arcgrad`` in the corpus folder.
         parts: The parts, such as ``"train-clean-100"``; by default all existing parts.
         allow_missing: Whether to leave out examples with problems instead of raising.
-        check_only: Whether to check the corpus and write nothing.
+        check_only: Whether to decode every file and write nothing.
         progress: Wraps the sequence of chapters to show progress.
 
     Returns:
@@ -79,6 +87,9 @@ def prepare(
     ]
     for part, chapter in progress(chapters):
         rows[part] += _read_chapter(chapter, root, folder, problems)
+    if check_only:
+        read = functools.partial(decode_utterance, rate=RATE)
+        manifests.decode(rows, folder, read, problems, progress)
     return manifests.write(folder, rows, problems, allow=allow_missing, check_only=check_only)
 
 
@@ -110,31 +121,37 @@ def _read_chapter(
 def load(
     data_path: PathLike,
     *,
-    train: str = "train-clean-100",
-    validation: str = "dev-clean",
-    test: str = "test-clean",
+    train: str | Sequence[str] = "train-clean-100",
+    validation: str | Sequence[str] = "dev-clean",
+    test: str | Sequence[str] = "test-clean",
     features: LogMel | None = None,
     augmentation: SpecAugment | None = AUGMENTATION,
     limit: int | None = None,
+    limits: Mapping[str, int] | None = None,
+    damaged: Literal["stop", "skip"] = "stop",
     seed: int = 0,
 ) -> Splits[RecordingsInFiles]:
     """Utterances of LibriSpeech, after :func:`prepare`.
 
     Args:
         data_path: The folder of the corpus, or the folder with its manifests.
-        train: The part for training.
-        validation: The part for validation.
-        test: The part for the test.
+        train: The part or parts for training.
+        validation: The part or parts for validation.
+        test: The part or parts for the test.
         features: The preprocessing of samples; by default ``LogMel()``.
         augmentation: Masks for training examples, or None.
-        limit: The maximum number of examples of each split; None for all.
+        limit: The maximum number of examples of each split, at equal distances; None for all.
+        limits: The same for ``"train"``, ``"validation"`` and ``"test"``, which counts first.
+        damaged: Whether to raise for a file that is missing or has changed its size, or to
+            ``"skip"`` it.
         seed: The seed of the masks.
 
     Returns:
         The data sets, with the letters of all splits as tokens.
 
     Raises:
-        ValueError: If there are no manifests, or they are damaged.
+        ValueError: If there are no manifests, or they are damaged. The test data may be missing.
+        CorpusError: If a file is missing or has changed its size.
     """
     return load_recordings(
         "librispeech.load",
@@ -143,5 +160,7 @@ def load(
         features=LogMel(rate=RATE) if features is None else features,
         augmentation=augmentation,
         limit=limit,
+        limits=limits or {},
+        damaged=damaged,
         seed=seed,
     )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import abc
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -269,18 +269,24 @@ def read_utterance(
 def load_recordings(
     op: str,
     data_path: PathLike,
-    names: Sequence[str],
+    parts: Sequence[str | Sequence[str]],
     *,
     features: LogMel,
     augmentation: SpecAugment | None,
     limit: int | None,
+    limits: Mapping[str, int],
+    damaged: Literal["stop", "skip"],
     seed: int,
 ) -> Splits[RecordingsInFiles]:
-    """Load the data sets of three manifests, with the letters of all texts as tokens."""
-    folder = manifests.folder_of(op, data_path, names)
-    rows = [manifests.read(op, folder / f"{name}.jsonl", Utterance, limit) for name in names]
+    """Load the data sets of the manifests of parts, with the letters of all texts as tokens."""
+    folder, rows, left_out = manifests.load_rows(
+        *(op, data_path, [(each,) if isinstance(each, str) else each for each in parts]),
+        Utterance,
+        limits=[limits.get(split, limit) for split in SPLITS],
+        damaged=damaged,
+    )
     letters = Letters.from_texts(row.text for part in rows for row in part)
-    parts = [
+    sets = [
         RecordingsInFiles(
             [folder / row.audio for row in part],
             [row.id for row in part],
@@ -294,4 +300,11 @@ def load_recordings(
         )
         for split, part in zip(SPLITS, rows, strict=True)
     ]
-    return Splits(*parts)
+    return Splits(*sets, left_out=left_out)
+
+
+def decode_utterance(row: Utterance, path: Path, rate: int) -> None:
+    """Decode a recording; raise if it is damaged or shorter than its header states."""
+    samples = read_audio(path, rate)
+    if len(samples) != round(row.duration * rate):
+        raise ValueError("the recording is shorter than its header states")

@@ -7,17 +7,25 @@ them compressed with shorten, which must be converted once: see :func:`prepare`.
 
 from __future__ import annotations
 
+import functools
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from . import manifests
 from .examples import Splits
 from .manifests import PathLike, Prepared, Problems, Utterance
-from .speech import LogMel, RecordingsInFiles, SpecAugment, load_recordings, read_utterance
+from .speech import (
+    LogMel,
+    RecordingsInFiles,
+    SpecAugment,
+    decode_utterance,
+    load_recordings,
+    read_utterance,
+)
 
 RATE = 16000
 
@@ -103,7 +111,7 @@ def prepare(
             folder for manifests.
         audio_path: A folder with converted recordings.
         allow_missing: Whether to leave out examples with problems instead of raising.
-        check_only: Whether to check the corpora and write nothing.
+        check_only: Whether to decode every file and write nothing.
         progress: Wraps the sequence of recordings to show progress.
 
     Returns:
@@ -147,6 +155,9 @@ def prepare(
         rows[part] += read_utterance(
             recording.id, text, audio, folder, RATE, recording.file, problems
         )
+    if check_only:
+        read = functools.partial(decode_utterance, rate=RATE)
+        manifests.decode(rows, folder, read, problems, progress)
     return manifests.write(folder, rows, problems, allow=allow_missing, check_only=check_only)
 
 
@@ -236,32 +247,46 @@ def is_compressed(path: Path) -> bool:
 def load(
     data_path: PathLike,
     *,
+    train: str | Sequence[str] = "train_si284",
+    validation: str | Sequence[str] = "dev_93",
+    test: str | Sequence[str] = "eval_92",
     features: LogMel | None = None,
     augmentation: SpecAugment | None = AUGMENTATION,
     limit: int | None = None,
+    limits: Mapping[str, int] | None = None,
+    damaged: Literal["stop", "skip"] = "stop",
     seed: int = 0,
 ) -> Splits[RecordingsInFiles]:
     """Utterances of train_si284, dev_93 and eval_92, after :func:`prepare`.
 
     Args:
         data_path: The folder of the corpora, or the folder with their manifests.
+        train: The part or parts for training.
+        validation: The part or parts for validation.
+        test: The part or parts for the test.
         features: The preprocessing of samples; by default ``LogMel()``.
         augmentation: Masks for training examples, or None.
-        limit: The maximum number of examples of each split; None for all.
+        limit: The maximum number of examples of each split, at equal distances; None for all.
+        limits: The same for ``"train"``, ``"validation"`` and ``"test"``, which counts first.
+        damaged: Whether to raise for a file that is missing or has changed its size, or to
+            ``"skip"`` it.
         seed: The seed of the masks.
 
     Returns:
         The data sets, with the letters of all splits as tokens.
 
     Raises:
-        ValueError: If there are no manifests, or they are damaged.
+        ValueError: If there are no manifests, or they are damaged. The test data may be missing.
+        CorpusError: If a file is missing or has changed its size.
     """
     return load_recordings(
         "wsj.load",
         data_path,
-        tuple(PARTS),
+        (train, validation, test),
         features=LogMel(rate=RATE) if features is None else features,
         augmentation=augmentation,
         limit=limit,
+        limits=limits or {},
+        damaged=damaged,
         seed=seed,
     )

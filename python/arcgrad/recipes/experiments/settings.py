@@ -73,7 +73,14 @@ class DataSettings:
         path: The folder of the corpus, for corpora that do not come with the package.
         train: The number of training examples; None for the default of the corpus.
         validation: The number of validation examples, likewise.
-        test: The number of test examples, likewise.
+        test: The number of test examples, likewise. Of a corpus that users bring, a number takes
+            examples at equal distances.
+        train_parts: The parts of ``librispeech`` or ``wsj`` for training, separated by commas; None
+            for the usual one.
+        validation_parts: The parts for validation, likewise.
+        test_parts: The parts for the test, likewise.
+        damaged: What happens if a file of the corpus is missing or has another size than when it
+            was prepared: ``"stop"``, or ``"skip"`` to leave it out.
         augment: Whether training examples are augmented at random.
         height: The height to which images are scaled; None for the default of the corpus.
         normalize: Whether images are normalised with the mean and standard deviation of the corpus,
@@ -89,6 +96,10 @@ class DataSettings:
     train: Optional[Int] = None
     validation: Optional[Int] = None
     test: Optional[Int] = None
+    train_parts: Optional[Text] = None
+    validation_parts: Optional[Text] = None
+    test_parts: Optional[Text] = None
+    damaged: Literal["stop", "skip"] = "stop"
     augment: Bool = True
     height: Optional[Count] = None
     normalize: Literal["corpus", "image"] = "corpus"

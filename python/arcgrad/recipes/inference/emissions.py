@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader
+from torch.utils import data as torch_data
 
 from arcgrad.recipes.data import Batch, BucketSampler, Dataset, Example, Key, collate
 from arcgrad.recipes.recognizer import Recognizer
 
-__all__ = ["batch_emissions", "dataset_emissions", "fixed_batches", "load_batches", "log_probs"]
+__all__ = [
+    "batch_emissions",
+    "dataset_emissions",
+    "default_workers",
+    "fixed_batches",
+    "load_batches",
+    "log_probs",
+]
+
+# The number of examples above which other processes load data by default, and how many do at most.
+LARGE, MOST_WORKERS = 1000, 4
 
 
 def dataset_emissions(
@@ -32,12 +46,12 @@ def dataset_emissions(
 
 @torch.no_grad()
 def batch_emissions(
-    recognizer: Recognizer, dataset: Dataset, batches: Iterable[list[Key]]
+    recognizer: Recognizer, dataset: Dataset, batches: Iterable[list[Key]], workers: int = 0
 ) -> Iterator[tuple[Batch, Tensor, Tensor]]:
     """Apply a recogniser to given batches of a data set; see :func:`dataset_emissions`."""
     recognizer.eval()
-    for batch in load_batches(dataset, batches):
-        yield batch, *recognizer(batch.to(recognizer.device))
+    for batch in load_batches(dataset, batches, workers, recognizer.device):
+        yield batch, *recognizer(batch.to(recognizer.device, non_blocking=True))
 
 
 def fixed_batches(dataset: Dataset, batch_size: int) -> list[list[Key]]:
@@ -45,13 +59,73 @@ def fixed_batches(dataset: Dataset, batch_size: int) -> list[list[Key]]:
     return list(BucketSampler(dataset.lengths, batch_size, shuffle=False))
 
 
-def load_batches(dataset: Dataset, batches: Iterable[list[Key]]) -> Iterable[Batch]:
-    """Load the examples of batches."""
-    # With its own generator: the iterator would otherwise draw from the global one, which belongs
-    # to dropout.
-    return DataLoader(
-        dataset, batch_sampler=batches, collate_fn=collate, generator=torch.Generator()
+class _Batches(torch_data.Dataset[Batch | Exception]):
+    """The batches of a data set; an error of a file is returned, as processes lose its class."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self.dataset = dataset
+
+    def __getitem__(self, keys: list[Key]) -> Batch | Exception:
+        try:
+            return collate([self.dataset[key] for key in keys])
+        except (OSError, ValueError) as error:
+            return error
+
+
+def load_batches(
+    dataset: Dataset,
+    batches: Iterable[list[Key]],
+    workers: int = 0,
+    device: torch.device | None = None,
+) -> Iterator[Batch]:
+    """Load the examples of batches, in order.
+
+    Args:
+        dataset: The data.
+        batches: The examples of each batch.
+        workers: The number of processes that load and collate the next batches. Examples depend
+            on their keys alone, so it changes no batch.
+        device: The device of the network. For a GPU, batches are in pinned memory.
+    """
+    loader = torch_data.DataLoader(
+        _Batches(dataset),
+        batch_size=None,
+        sampler=batches,
+        collate_fn=_unchanged,
+        num_workers=workers,
+        worker_init_fn=ignore_signals,
+        multiprocessing_context="fork" if workers else None,
+        pin_memory=device is not None and device.type == "cuda",
+        # The iterator would otherwise draw from the global generator, which belongs to dropout.
+        generator=torch.Generator(),
     )
+    for batch in loader:
+        if isinstance(batch, Exception):
+            raise batch
+        yield batch
+
+
+def _unchanged(batch: Any) -> Any:
+    return batch
+
+
+def ignore_signals(*_: object) -> None:
+    """Ignore the signals that end a training, since its own process ends those that load data."""
+    for name in ("SIGINT", "SIGTERM", "SIGUSR1"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+
+
+def default_workers(num_examples: int, processes: int = 1) -> int:
+    """Return the number of processes that load data: for large data, one per idle processor.
+
+    Args:
+        num_examples: The number of examples of an epoch.
+        processes: The number of processes of the training.
+    """
+    if num_examples < LARGE or sys.platform != "linux":
+        return 0
+    return max(0, min(MOST_WORKERS, len(os.sched_getaffinity(0)) // processes - 1))
 
 
 @torch.no_grad()

@@ -45,6 +45,10 @@ RESULT = "result.json"
 QUICK = {
     "letters": ("data.train=1000", "data.validation=60", "data.test=60", "optim.epochs=1"),
     "digits": ("data.train=400", "data.validation=40", "data.test=40", "optim.epochs=1"),
+    **dict.fromkeys(
+        ("iam", "librispeech", "wsj"),
+        ("data.train=64", "data.validation=16", "data.test=16", "optim.epochs=1"),
+    ),
 }
 # Fewer training texts have fewer pieces.
 QUICK_PIECES = 5
@@ -170,7 +174,7 @@ def _chosen(experiment: Experiment, settings: Iterable[str], quick: bool) -> Exp
     """Return an experiment with some settings changed and, if quick, little training."""
     if quick:
         experiment = override(experiment, QUICK.get(experiment.data.corpus, ["optim.epochs=1"]))
-        if experiment.data.corpus == "letters":
+        if experiment.data.corpus != "digits":
             tokens, model = experiment.tokens, experiment.model
             experiment = replace(
                 experiment,

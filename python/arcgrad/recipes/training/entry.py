@@ -10,6 +10,7 @@ from typing import Any
 from arcgrad.recipes.data import load_data
 from arcgrad.recipes.experiments import Experiment, from_dict
 from arcgrad.recipes.inference import find_device, torch_threads
+from arcgrad.recipes.inference.emissions import default_workers
 from arcgrad.recipes.run import EXPERIMENT, LAST, TENSORBOARD, Run, fits
 
 from .environment import describe_environment
@@ -21,6 +22,9 @@ from .signals import Signals
 from .tensorboard import open_writer
 
 __all__ = ["Result", "train"]
+
+# The number of examples that a line names.
+NUM_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,7 @@ def train(
     quiet: bool = False,
     command: str | None = None,
     save_every: float | None = None,
+    workers: int | None = None,
 ) -> Result:
     """Train a recogniser.
 
@@ -115,6 +120,9 @@ def train(
         command: The command line, which is saved with the run.
         save_every: The seconds after which ``last.safetensors`` is saved within an epoch too; None
             to save it at the end of each epoch.
+        workers: The number of processes that load the next batches, for each process of the
+            training; it changes no result. None for one per idle processor, at most 4, if there are
+            1000 examples or more.
 
     Returns:
         The result, the same in all processes.
@@ -134,6 +142,8 @@ def train(
     (1, True)
     """
     experiment = _with_whole_path(experiment)
+    if workers is not None and workers < 0:
+        raise ValueError(f"train: workers must not be negative, but they are {workers}")
     for name, seconds in (("max_seconds", max_seconds), ("save_every", save_every)):
         if seconds is not None and not seconds > 0:
             raise ValueError(f"train: {name} must be positive, but it is {seconds}")
@@ -158,9 +168,15 @@ def train(
                 "train: optim.batch_size must be a multiple of the number of processes, "
                 f"{count}, but it is {experiment.optim.batch_size}"
             )
+        splits = load_data(experiment)
+        if workers is None:
+            workers = default_workers(len(splits.train), count)
         training = Training(
-            *(experiment, load_data(experiment), run, target),
-            *(max_seconds, processes, signals, save_every),
+            *(experiment, splits, run, target, max_seconds),
+            processes=processes,
+            signals=signals,
+            save_every=save_every,
+            workers=workers,
         )
         at, epochs = training.position, experiment.optim.epochs
         turns = -(-len(training.validation_batches) // count)
@@ -189,6 +205,7 @@ def train(
                 world_size=count,
                 max_seconds=max_seconds,
             )
+            environment |= {"workers": workers, "left_out": list(splits.left_out)}
             run.save_environment(environment, is_first=not resume)
             log_metrics = stack.enter_context(open_writer(run.path / TENSORBOARD, at.epoch))
         training.all_reduce(EpochMetrics())  # the first epoch must not include the setup time
@@ -197,6 +214,12 @@ def train(
             f"{len(training.splits.train)} training examples, {num_parameters} parameters"
             + (f", {count} processes" if count > 1 else "")
         )
+        if splits.left_out:
+            reporter.say(
+                f"left out {len(splits.left_out)} examples with missing or damaged files: "
+                + ", ".join(splits.left_out[:NUM_NAMED])
+                + (", ..." if len(splits.left_out) > NUM_NAMED else "")
+            )
         while at.epoch < epochs and not training.is_over():
             training.run_epoch(reporter)
             validation = EpochMetrics()

@@ -59,13 +59,15 @@ class Training:
         run: Run,
         device: torch.device,
         max_seconds: float | None,
+        *,
         processes: Processes,
         signals: Signals,
         save_every: float | None,
+        workers: int,
     ) -> None:
         self.experiment, self.splits, self.run, self.device = experiment, splits, run, device
         self.max_seconds, self.processes, self._signals = max_seconds, processes, signals
-        self.save_every, self._saved_at = save_every, 0.0
+        self.save_every, self._saved_at, self.workers = save_every, 0.0, workers
         torch.manual_seed(experiment.seed)
         self.recognizer = Recognizer.for_data(experiment, splits.train).to(device)
         example = collate([splits.train[0]]).to(device)
@@ -248,7 +250,8 @@ class Training:
         self.sampler.set_epoch(at.epoch, at.batches)
         self.recognizer.train()
         wholes = self.sampler.whole_batches()
-        batches = load_batches(self.splits.train, [self.sampler.part(whole) for whole in wholes])
+        parts = [self.sampler.part(whole) for whole in wholes]
+        batches = load_batches(self.splits.train, parts, self.workers, self.device)
         for batch, whole in zip(batches, wholes, strict=True):
             self.set_rates()
             self.step(batch, whole)
@@ -288,7 +291,7 @@ class Training:
         # Processes take whole batches in turn and all-reduce after each turn. In the last turn some
         # may have no batch.
         own = batches[processes.rank :: processes.world_size]
-        found = batch_emissions(self.recognizer, self.splits.validation, own)
+        found = batch_emissions(self.recognizer, self.splits.validation, own, self.workers)
         for done in range(0, len(batches), processes.world_size):
             part = EpochMetrics()
             for batch, emissions, lengths in itertools.islice(found, 1):

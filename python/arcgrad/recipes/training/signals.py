@@ -7,7 +7,7 @@ import threading
 from types import FrameType
 from typing import Any
 
-__all__ = ["NAMES", "Signals", "ignore"]
+__all__ = ["Signals"]
 
 # Slurm sends SIGTERM before it kills a job, and SIGUSR1 if asked to (--signal=USR1@120).
 NAMES = tuple(name for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name))
@@ -39,9 +39,3 @@ class Signals:
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
-
-
-def ignore(*_: object) -> None:
-    """Ignore these signals: in processes that load data, whose parent ends them."""
-    for name in NAMES:
-        signal.signal(getattr(signal, name), signal.SIG_IGN)
