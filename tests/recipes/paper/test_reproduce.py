@@ -34,6 +34,13 @@ def test_a_table_has_the_measured_and_the_published_number_of_each_cell(tmp_path
     header, _, *body = rows(page)
     assert header[:4] == ["n-gram", "no blank", "test", "paper"]
     found = json.loads(numbers.read_text())
+    *body, change = body
+    assert change[0] == "2 against 0"
+    assert change[3::3] == ["-8.8", "-2.2", "+0.0"]
+    for place, blank in enumerate(TABLE_1):
+        names = [f"table1/letters/ngram{ngram}/{blank}_blank" for ngram in (0, 2)]
+        before, after = (found[name]["runs"][0]["validation_cer"] for name in names)
+        assert change[1 + 3 * place] == f"{after - before:+.1f}"
     for ngram, row in enumerate(body):
         assert row[0] == str(ngram)
         for place, blank in enumerate(TABLE_1):
@@ -266,5 +273,5 @@ def test_every_experiment_belongs_to_a_table_or_figure():
 def test_table_1_is_quick_if_asked(tmp_path):
     start = time.monotonic()
     page, _ = reproduce("table1", out=tmp_path, quick=True, quiet=True)
-    assert len(rows(page)) == 5
+    assert len(rows(page)) == 6
     assert time.monotonic() - start < 300

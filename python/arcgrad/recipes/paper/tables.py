@@ -101,6 +101,15 @@ class TableInputs:
             text += f" ± {cell.spread(key):.{digits}f}"
         return text
 
+    def change(self, first: str, second: str, key: str = "validation_cer") -> str:
+        """Return the change of a result from one cell to another, over seeds as pairs."""
+        if first not in self.cells or second not in self.cells:
+            return ""
+        pairs = zip(self.cells[first].results, self.cells[second].results, strict=True)
+        changes = [after[key] - before[key] for before, after in pairs]
+        spread = f" ± {statistics.stdev(changes):.1f}" if len(changes) > 1 else ""
+        return f"{statistics.fmean(changes):+.1f}{spread}"
+
     def seeds(self) -> str:
         """Return a sentence on the number of seeds; empty for one."""
         number = max(len(cell.results) for cell in self.cells.values())
@@ -186,6 +195,12 @@ def _table1(inputs: TableInputs) -> Rendered:
             name = f"table1/{inputs.corpus}/ngram{ngram}/{blank}_blank"
             row += [inputs.value(name), inputs.value(name, "test_cer"), str(paper[ngram])]
         rows.append(row)
+    row = ["2 against 0"]
+    for blank, paper in TABLE_1.items():
+        first, last = (f"table1/{inputs.corpus}/ngram{n}/{blank}_blank" for n in (0, 2))
+        row += [inputs.change(first, last), inputs.change(first, last, "test_cer")]
+        row.append(f"{paper[2] - paper[0]:+.1f}")
+    rows.append(row)
     header = ["n-gram"]
     for blank in TABLE_1:
         header += [f"{blank} blank", "test", "paper"]
