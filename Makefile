@@ -20,7 +20,7 @@ CPP_FILES = $(shell find csrc bindings examples tests -name '*.h' -o -name '*.cp
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install test test-long test-torch test-compiler test-sdist lint format tidy example \
+.PHONY: help install test test-long test-torch test-ray test-compiler test-sdist lint format tidy example \
   wheel demo figure1 bench docs faults fuzz sanitize sanitize-address sanitize-thread constraints \
   clean distclean
 
@@ -57,6 +57,16 @@ fuzz: install ## Damage 100,000 files: every reader must refuse them with one cl
 test-torch: wheel ## The torch tests with the oldest and the newest torch, and NumPy 1.26 and 2
 	$(BIN)/python scripts/test_torch.py build/wheel/*.whl build/torch -n logical \
 	  --maxprocesses 4 --dist loadgroup $(PYTEST_ARGS)
+
+# Ray is too large for .venv, so it has an environment that takes every other package from .venv.
+RAY := build/ray
+test-ray: install ## A corpus on a local Ray cluster of two nodes, one of which is killed
+	$(BIN)/python -m venv --without-pip $(RAY)
+	$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
+	  > $$($(RAY)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/tools.pth
+	$(BIN)/python -m pip --python $(RAY) install --quiet --disable-pip-version-check \
+	  -c constraints.txt ray
+	$(RAY)/bin/python -m pytest $(PYTEST_ARGS) tests/ray
 
 # The library, the bindings, the C++ tests and a user's program with another compiler.
 COMPILER = build/compiler/$(notdir $(CXX))

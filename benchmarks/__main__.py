@@ -23,7 +23,7 @@ CASES = (
         "small",
         "normal_forms",
     ),
-    *("backoff", "lattices", "text", "decoder", "files", "networks"),
+    *("backoff", "lattices", "text", "decoder", "align", "files", "networks"),
 )
 
 

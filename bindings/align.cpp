@@ -2,6 +2,7 @@
 
 #include "arcgrad/runtime/parallel.h"
 #include "arcgrad/trellis/align/chain_best.h"
+#include "arcgrad/trellis/align/chain_frames.h"
 #include "arcgrad/trellis/align/chain_posteriors.h"
 #include "arcgrad/trellis/align/chain_spans.h"
 #include "common.h"
@@ -56,33 +57,39 @@ nb::list align_batch(const std::string& op, const std::vector<Graph>& graphs,
   return out;
 }
 
-/// The label of each frame on the best path, and its score there; None without a path.
-nb::object align_frames(const Graph& graph, const std::vector<int32_t>& target, int32_t blank) {
+/// The labels of the frames of the best path of each example, and their scores; None without a
+/// path.
+nb::list align_frames(const std::vector<Graph>& graphs,
+                      const std::vector<std::vector<int32_t>>& targets, int32_t blank) {
   constexpr const char* kOp = "forced_align";
-  const Graph input = graph.snapshot();
-  std::vector<int64_t> labels;
-  std::vector<float> scores;
-  const bool has_path = run_op(kOp, [&] {
-    const Emissions emissions = trellis::view_emissions(input);
-    const TokenChain chain = trellis::ctc_chain(kOp, target, blank, emissions.labels);
-    const ChainAlignment best = align_chain(kOp, chain, emissions, {});
-    if (best.score == kNegInf) return false;
-    labels.reserve(best.states.size());
-    scores.reserve(best.states.size());
-    for (size_t t = 0; t < best.states.size(); ++t) {
-      const int32_t state = best.states[t];
-      const int32_t label = state % 2 ? target[static_cast<size_t>((state - 1) / 2)] : blank;
-      const int64_t at =
-          static_cast<int64_t>(t) * emissions.row_stride + int64_t{label} * emissions.col_stride;
-      labels.push_back(label);
-      scores.push_back(emissions.dtype == DType::float32
-                           ? static_cast<const float*>(emissions.data)[at]
-                           : static_cast<float>(static_cast<const double*>(emissions.data)[at]));
-    }
-    return true;
+  struct LabelledFrames {
+    std::vector<int64_t> labels;
+    std::vector<double> scores;
+    bool has_path = false;
+  };
+  const std::vector<Graph> inputs = snapshots(graphs);
+  std::vector<LabelledFrames> found(inputs.size());
+  run_op(kOp, [&] {
+    parallel_for(inputs.size(), [&](size_t i) {
+      const Emissions emissions = trellis::view_emissions(inputs[i]);
+      const TokenChain chain = trellis::ctc_chain(kOp, targets[i], blank, emissions.labels);
+      const ChainAlignment best = align_chain(kOp, chain, emissions, {});
+      found[i].has_path = best.score != kNegInf;
+      for (size_t t = 0; t < best.states.size(); ++t) {
+        const int32_t state = best.states[t];
+        const int32_t label = state % 2 ? targets[i][static_cast<size_t>(state / 2)] : blank;
+        found[i].labels.push_back(label);
+        found[i].scores.push_back(trellis::emission(emissions, static_cast<int32_t>(t), label));
+      }
+    });
   });
-  if (!has_path) return nb::none();
-  return nb::make_tuple(own(std::move(labels)), own(std::move(scores)));
+  nb::list out;
+  for (LabelledFrames& frames : found)
+    if (frames.has_path)
+      out.append(nb::make_tuple(own(std::move(frames.labels)), own(std::move(frames.scores))));
+    else
+      out.append(nb::none());
+  return out;
 }
 
 template <class T>
@@ -143,8 +150,8 @@ nb::object align_tokens(const Graph& graph, const Numbers<int32_t>& tokens,
 void init_align(nb::module_& m) {
   m.def("align_batch", &align_batch, "op"_a, "graphs"_a, "targets"_a, "blank"_a,
         "The frames of each token of CTC targets.");
-  m.def("align_frames", &align_frames, "graph"_a, "target"_a, "blank"_a,
-        "The label and the score of each frame of a CTC target.");
+  m.def("align_frames", &align_frames, "graphs"_a, "targets"_a, "blank"_a,
+        "The label and the score of each frame of CTC targets.");
   m.def("align_tokens", &align_tokens, "graph"_a, "tokens"_a, "gaps"_a, "entry"_a, "optional"_a,
         "skip_from"_a, "skip_to"_a, "skip_weight"_a, "reach"_a, "width"_a = 0, "segment"_a = 0,
         "The best alignment of tokens, some of which may be missing.");

@@ -1,6 +1,6 @@
-"""The interface of torchaudio's CTC decoder: ``from arcgrad.torch.torchaudio import ctc_decoder``.
+"""The interface of torchaudio: ``from arcgrad.torch.torchaudio import ctc_decoder, forced_align``.
 
-Programs switch by this import. Differences are listed in the guide on decoding.
+Programs switch by this import. Differences are listed in the guides on decoding and alignment.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ import itertools
 import math
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from arcgrad import _files
+from arcgrad import _core, _files
 from arcgrad._arguments import checked
 from arcgrad.decoding.flashlight import (
     LexiconDecoderOptions,
@@ -23,6 +24,7 @@ from arcgrad.decoding.flashlight import (
 from arcgrad.decoding.flashlight import decoder as with_options
 from arcgrad.decoding.hypothesis import Hypothesis
 
+from ._leaves import borrow
 from .decoding import _to_numpy
 
 
@@ -153,3 +155,137 @@ class CTCDecoder:
             result.score,
             torch.tensor(begins, dtype=torch.int32),
         )
+
+
+@dataclass
+class TokenSpan:
+    """A token with its frames, as :func:`merge_tokens` returns it.
+
+    >>> from arcgrad.torch.torchaudio import TokenSpan
+    >>> len(TokenSpan(token=3, start=2, end=5, score=-0.1))
+    3
+    """
+
+    token: int
+    start: int
+    end: int
+    score: float
+
+    def __len__(self) -> int:
+        """The number of frames."""
+        return self.end - self.start
+
+
+@checked
+def forced_align(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor | None = None,
+    target_lengths: Tensor | None = None,
+    blank: int = 0,
+) -> tuple[Tensor, Tensor]:
+    """The label of each frame on the best alignment of a CTC target, and its score.
+
+    Args:
+        log_probs: Log-probabilities ``[B, T, C]``; a batch may be larger than 1.
+        targets: Labels ``[B, L]``, int32 or int64.
+        input_lengths: The number of frames of each example.
+        target_lengths: The number of labels of each target.
+        blank: The blank.
+
+    Returns:
+        Labels ``[B, T]`` of the type of the targets, and scores ``[B, T]`` of the type of the
+        log-probabilities, on the device of these. Frames beyond a length have the blank and 0.
+
+    Raises:
+        ValueError: If arguments do not fit, or a target is too long for its frames.
+
+    >>> import torch
+    >>> from arcgrad.torch.torchaudio import forced_align
+    >>> log_probs = torch.eye(3)[[0, 1, 1, 0, 2]].mul(9).log_softmax(-1)[None]
+    >>> forced_align(log_probs, torch.tensor([[1, 2]]))[0]
+    tensor([[0, 1, 1, 0, 2]])
+    """
+    op = "forced_align"
+    if log_probs.dim() != 3 or targets.dim() != 2:
+        raise ValueError(
+            f"{op}: log_probs must have 3 dimensions and targets 2, but they have "
+            f"{log_probs.dim()} and {targets.dim()}"
+        )
+    if targets.dtype not in (torch.int32, torch.int64):
+        raise ValueError(f"{op}: targets must be int32 or int64, but they are {targets.dtype}")
+    batch, frames, num_labels = log_probs.shape
+    if len(targets) != batch:
+        raise ValueError(
+            f"{op}: there must be a target for each of {batch} examples, but there are "
+            f"{len(targets)}"
+        )
+    if not 0 <= blank < num_labels:
+        raise ValueError(
+            f"{op}: the blank must be a label from 0 to {num_labels - 1}, but it is {blank}"
+        )
+    counts = _lengths(op, "input_lengths", input_lengths, batch, frames)
+    sizes = _lengths(op, "target_lengths", target_lengths, batch, targets.shape[1])
+    labels = [row[:size] for row, size in zip(targets.tolist(), sizes, strict=True)]
+    graphs = borrow(op, log_probs, counts, True, is_final=True)
+    paths = torch.full((batch, frames), blank, dtype=targets.dtype)
+    scores = torch.zeros((batch, frames), dtype=log_probs.dtype)
+    for i, found in enumerate(_core.align_frames(graphs, labels, blank)):
+        if found is None:
+            repeats = sum(a == b for a, b in itertools.pairwise(labels[i]))
+            raise ValueError(
+                f"{op}: a target must fit into its frames, but that of example {i} has "
+                f"{len(labels[i])} labels and {repeats} repeats for {counts[i]} frames"
+            )
+        paths[i, : counts[i]] = torch.from_numpy(found[0])
+        scores[i, : counts[i]] = torch.from_numpy(found[1])
+    return paths.to(log_probs.device), scores.to(log_probs.device)
+
+
+def _lengths(op: str, name: str, lengths: Tensor | None, batch: int, most: int) -> list[int]:
+    if lengths is None:
+        return [most] * batch
+    counts = torch.as_tensor(lengths).reshape(-1).tolist()
+    if len(counts) != batch:
+        raise ValueError(f"{op}: {name} must have {batch} entries, but it has {len(counts)}")
+    for count in counts:
+        if not 0 <= count <= most:
+            raise ValueError(f"{op}: {name} must be between 0 and {most}, but one is {count}")
+    return counts
+
+
+@checked
+def merge_tokens(tokens: Tensor, scores: Tensor, blank: int = 0) -> list[TokenSpan]:
+    """The spans of the tokens of a path without repeats and blanks.
+
+    Args:
+        tokens: The label of each frame, from :func:`forced_align`.
+        scores: The score of each frame.
+        blank: The blank.
+
+    Raises:
+        ValueError: If they do not have one dimension and the same length.
+
+    >>> import torch
+    >>> from arcgrad.torch.torchaudio import merge_tokens
+    >>> merge_tokens(torch.tensor([0, 1, 1, 0, 2]), torch.tensor([0.0, -1, -3, 0, -2]))
+    [TokenSpan(token=1, start=1, end=3, score=-2.0), TokenSpan(token=2, start=4, end=5, score=-2.0)]
+    """
+    op = "merge_tokens"
+    if tokens.dim() != 1 or scores.dim() != 1:
+        raise ValueError(
+            f"{op}: tokens and scores must have one dimension, but they have {tokens.dim()} and "
+            f"{scores.dim()}"
+        )
+    if len(tokens) != len(scores):
+        raise ValueError(
+            f"{op}: tokens and scores must have the same length, but they have {len(tokens)} and "
+            f"{len(scores)}"
+        )
+    values, spans, start = scores.tolist(), [], 0
+    for token, group in itertools.groupby(tokens.tolist()):
+        end = start + sum(1 for _ in group)
+        if token != blank:
+            spans.append(TokenSpan(token, start, end, math.fsum(values[start:end]) / (end - start)))
+        start = end
+    return spans

@@ -260,7 +260,7 @@ def test_one_textgrid_is_printed_or_has_a_name(lines, tmp_path, capsys, monkeypa
         (["--split", "dev"], "must be 'train', 'validation' or 'test', but it is 'dev'"),
         (
             ["--split", "test", "--format", "txt"],
-            "one of tsv, json, ctm, textgrid, but it is 'txt'",
+            "one of tsv, json, ctm, srt, vtt, textgrid, but it is 'txt'",
         ),
         (["--split", "test", "--format", "textgrid"], "several TextGrids must have a folder"),
         (

@@ -12,6 +12,14 @@
 
 namespace arcgrad::trellis {
 
+/// The emission of a label in frame `t`.
+inline double emission(const Emissions& emissions, int32_t t, int32_t label) {
+  const int64_t at = int64_t{t} * emissions.row_stride + int64_t{label} * emissions.col_stride;
+  return emissions.dtype == DType::float32
+             ? static_cast<double>(static_cast<const float*>(emissions.data)[at])
+             : static_cast<const double*>(emissions.data)[at];
+}
+
 /// Reads the emissions of a frame into an array by slot.
 class ChainFrames {
  public:
@@ -38,10 +46,7 @@ class ChainFrames {
 
   /// The emission of a slot in frame `t`.
   double value(int32_t t, int32_t slot) const {
-    const int64_t at = int64_t{t} * emissions_.row_stride + offsets_[static_cast<size_t>(slot)];
-    return emissions_.dtype == DType::float32
-               ? static_cast<double>(static_cast<const float*>(emissions_.data)[at])
-               : static_cast<const double*>(emissions_.data)[at];
+    return emission(emissions_, t, chain_.columns[static_cast<size_t>(slot)]);
   }
 
  private:

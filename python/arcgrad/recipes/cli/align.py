@@ -26,6 +26,15 @@ from arcgrad.recipes.recognizer import Recognizer
 from arcgrad.recipes.report import plot_alignment
 
 from .application import Checkpoint, Device, Failures, Run, Threads, app
+from .corpus import (
+    Address,
+    CorpusPath,
+    Engine,
+    FrameShift,
+    ShardSize,
+    corpus_task,
+    run_on_corpus,
+)
 
 TEXTGRID = ".TextGrid"
 
@@ -65,9 +74,20 @@ def run_align(
         str | None, typer.Option(help="Align data of the run instead: train, validation or test.")
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="The maximum number of inputs.")] = None,
+    corpus: CorpusPath = None,
+    skip_penalty: Annotated[
+        float | None,
+        typer.Option(help="With --corpus: words may be missing, and others said, at this cost."),
+    ] = None,
+    free_ends: Annotated[
+        bool, typer.Option(help="With --corpus: other words may come first and last.")
+    ] = False,
     unit: Annotated[str, typer.Option(help="The unit of the alignment: token or word.")] = "token",
     output_format: Annotated[
-        str, typer.Option("--format", help="tsv, json (lines), ctm (NIST) or textgrid (Praat).")
+        str,
+        typer.Option(
+            "--format", help="tsv, json (lines), ctm (NIST), srt, vtt or textgrid (Praat)."
+        ),
     ] = "tsv",
     out: Annotated[
         Path | None,
@@ -79,10 +99,24 @@ def run_align(
     checkpoint: Checkpoint = "best",
     device: Device = "cpu",
     threads: Threads = 1,
+    frame_shift: FrameShift = None,
+    engine: Engine = "local",
+    address: Address = None,
+    shard_size: ShardSize = 32,
 ) -> None:
-    """Align known texts: print positions in seconds or pixels, and in frames."""
-    options = {"a file": file, "--text": text, "--manifest": manifest, "--split": split}
-    given = [name for name, value in options.items() if value is not None]
+    """Align known texts: print positions in seconds or pixels, and in frames.
+
+    With --corpus, write one file per item of a folder or manifest; RUN may also be file.py:name of
+    an adapter, or a file of labels for arrays in .npy files.
+    """
+    if corpus is not None:
+        arguments: dict[str, Any] = {"skip_penalty": skip_penalty, "free_ends": free_ends}
+        options = {"checkpoint": checkpoint, "device": device, "frame_shift": frame_shift}
+        task = corpus_task("align", run, output_format, options, arguments)
+        run_on_corpus(task, corpus, out, limit, (engine, address, shard_size))
+        return
+    sources = {"a file": file, "--text": text, "--manifest": manifest, "--split": split}
+    given = [name for name, value in sources.items() if value is not None]
     if given not in (["a file", "--text"], ["--manifest"], ["--split"]):
         raise ValueError(
             "align: there must be a file with --text, or --manifest, or --split, but there is "

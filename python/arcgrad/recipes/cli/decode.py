@@ -24,6 +24,15 @@ from arcgrad.recipes.inference.alignment import to_dict
 from arcgrad.recipes.recognizer import Recognizer
 
 from .application import Checkpoint, Device, Failures, Run, Threads, app
+from .corpus import (
+    Address,
+    CorpusPath,
+    Engine,
+    FrameShift,
+    ShardSize,
+    corpus_task,
+    run_on_corpus,
+)
 
 
 @app.command(
@@ -35,8 +44,8 @@ from .application import Checkpoint, Device, Failures, Run, Threads, app
 def run_decode(
     run: Run,
     files: Annotated[
-        list[Path], typer.Argument(help="Images or recordings, like the data of the run.")
-    ],
+        list[Path] | None, typer.Argument(help="Images or recordings, like the data of the run.")
+    ] = None,
     beam: Annotated[
         float | None,
         typer.Option(
@@ -61,11 +70,38 @@ def run_decode(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON lines with scores and positions.")
     ] = False,
+    corpus: CorpusPath = None,
+    output_format: Annotated[
+        str, typer.Option("--format", help="With --corpus: json, tsv, ctm, srt, vtt or textgrid.")
+    ] = "json",
+    out: Annotated[Path | None, typer.Option(help="With --corpus: the folder to write.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="The maximum number of items.")] = None,
     checkpoint: Checkpoint = "best",
     device: Device = "cpu",
     threads: Threads = 1,
+    frame_shift: FrameShift = None,
+    engine: Engine = "local",
+    address: Address = None,
+    shard_size: ShardSize = 32,
 ) -> None:
-    """Recognise images or recordings: print the file, a tab and the text."""
+    """Recognise images or recordings: print the file, a tab and the text.
+
+    With --corpus, write one file per item of a folder or manifest; RUN may also be file.py:name of
+    an adapter, or a file of labels for arrays in .npy files.
+    """
+    if corpus is not None:
+        arguments: dict[str, Any] = {"beam": 25.0 if beam is None else beam}
+        arguments |= {"max_active": max_active} if max_active else {}
+        if lm is not None:
+            arguments |= {"lm": str(lm), "alpha": lm_weight, "beta": word_score}
+        if lexicon is not None:
+            arguments["lexicon"] = str(lexicon)
+        options = {"checkpoint": checkpoint, "device": device, "frame_shift": frame_shift}
+        task = corpus_task("decode", run, output_format, options, arguments)
+        run_on_corpus(task, corpus, out, limit, (engine, address, shard_size))
+        return
+    if not files:
+        raise ValueError("decode: there must be a file or --corpus, but there is neither")
     experiment, recognizer = load_run_on("decode", run, checkpoint, device)
     decoder = Decoder(
         recognizer,

@@ -26,8 +26,10 @@ __all__ = [
     "align",
     "to_ctm",
     "to_json",
+    "to_srt",
     "to_textgrid",
     "to_tsv",
+    "to_vtt",
     "token_names",
 ]
 
@@ -48,6 +50,9 @@ class Segment:
         first_frame: Its first output frame of the network.
         end_frame: The frame after its last one.
         score: The mean log-probability of its tokens over their frames.
+        confidence: Its posterior, if it is known.
+        kind: ``"missing"`` for a word that is not there, ``"star"`` for one without known letters.
+        unspelled: Its characters that the model does not know.
     """
 
     label: str
@@ -56,6 +61,9 @@ class Segment:
     first_frame: int
     end_frame: int
     score: float
+    confidence: float | None = None
+    kind: str = "word"
+    unspelled: str = ""
 
 
 @dataclass(frozen=True)
@@ -205,7 +213,16 @@ def to_dict(alignment: Alignment) -> dict[str, Any]:
     """Return an alignment as JSON can store it, with rounded numbers."""
     content = asdict(alignment)
     for part in content["segments"]:
-        part |= {key: round(part[key], DIGITS) for key in ("start", "end", "score")}
+        # JSON has no infinite numbers.
+        part |= {
+            key: round(part[key], DIGITS) if math.isfinite(part[key]) else None
+            for key in ("start", "end", "score", "confidence")
+            if part[key] is not None
+        }
+        if part["confidence"] is None:
+            del part["confidence"], part["kind"]
+        if not part["unspelled"]:
+            del part["unspelled"]
     return content
 
 
@@ -226,7 +243,9 @@ def to_ctm(alignments: Iterable[Alignment]) -> str:
             # The duration is the difference of the rounded times, so that the end is exact.
             begin = round(part.start, DIGITS)
             times = f"{begin:.{DIGITS}f} {round(part.end, DIGITS) - begin:.{DIGITS}f}"
-            rows.append(f"{name} 1 {times} {part.label} {math.exp(part.score):.{DIGITS}f}")
+            probability = math.exp(part.score) if part.confidence is None else part.confidence
+            if part.kind != "missing":
+                rows.append(f"{name} 1 {times} {part.label} {probability:.{DIGITS}f}")
     return "\n".join(rows)
 
 
@@ -242,6 +261,7 @@ def to_textgrid(alignment: Alignment, tier: str = "words") -> str:
     entries = [
         (round(part.start, DIGITS), round(part.end, DIGITS), part.label)
         for part in alignment.segments
+        if part.kind != "missing"
     ]
     content = {"class": "IntervalTier", "name": tier, **limits, "entries": entries}
     text: str = textgrid_io.getTextgridAsStr(
@@ -253,9 +273,80 @@ def to_textgrid(alignment: Alignment, tier: str = "words") -> str:
     return text.removesuffix("\n")
 
 
+# A caption ends after so many characters, or where the next word begins so many seconds later.
+MOST_CHARACTERS, LONGEST_GAP = 42, 0.8
+
+
+def captions(alignment: Alignment) -> list[tuple[float, float, str]]:
+    """The start, the end and the words of each caption of a recording."""
+    if alignment.unit != "seconds":
+        raise ValueError(
+            f"align: captions must have times, but positions of {alignment.name!r} are in "
+            f"{alignment.unit}"
+        )
+    found: list[tuple[float, float, str]] = []
+    for part in alignment.segments:
+        if part.kind == "missing":
+            continue
+        if found:
+            start, end, text = found[-1]
+            is_near = part.start - end <= LONGEST_GAP
+            if is_near and len(text) + 1 + len(part.label) <= MOST_CHARACTERS:
+                found[-1] = (start, part.end, f"{text} {part.label}")
+                continue
+        found.append((part.start, part.end, part.label))
+    return found
+
+
+def _clock(seconds: float, point: str) -> str:
+    milliseconds = round(seconds * 1000)
+    minutes, rest = divmod(milliseconds, 60_000)
+    return f"{minutes // 60:02}:{minutes % 60:02}:{rest // 1000:02}{point}{rest % 1000:03}"
+
+
+def to_srt(alignments: Iterable[Alignment]) -> str:
+    """Write captions in the format SubRip.
+
+    >>> from arcgrad.recipes.inference import Alignment, Segment, to_srt
+    >>> said = Alignment("a.wav", "hi", "seconds", 1.0, 9, (Segment("hi", 0.2, 0.5, 2, 4, 0.0),))
+    >>> print(to_srt([said]))
+    1
+    00:00:00,200 --> 00:00:00,500
+    hi
+    <BLANKLINE>
+    """
+    cues = [cue for alignment in alignments for cue in captions(alignment)]
+    return "\n".join(
+        f"{i}\n{_clock(start, ',')} --> {_clock(end, ',')}\n{text}\n"
+        for i, (start, end, text) in enumerate(cues, 1)
+    )
+
+
+def to_vtt(alignments: Iterable[Alignment]) -> str:
+    """Write captions in the format WebVTT.
+
+    >>> from arcgrad.recipes.inference import Alignment, Segment, to_vtt
+    >>> said = Alignment("a.wav", "hi", "seconds", 1.0, 9, (Segment("hi", 0.2, 0.5, 2, 4, 0.0),))
+    >>> print(to_vtt([said]))
+    WEBVTT
+    <BLANKLINE>
+    00:00:00.200 --> 00:00:00.500
+    hi
+    <BLANKLINE>
+    """
+    cues = [cue for alignment in alignments for cue in captions(alignment)]
+    escapes = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+    return "WEBVTT\n\n" + "\n".join(
+        f"{_clock(start, '.')} --> {_clock(end, '.')}\n{text.translate(escapes)}\n"
+        for start, end, text in cues
+    )
+
+
 #: The functions that write several alignments into one text, by the name of the format.
 FORMATS: dict[str, Callable[[Iterable[Alignment]], str]] = {
     "tsv": to_tsv,
     "json": to_json,
     "ctm": to_ctm,
+    "srt": to_srt,
+    "vtt": to_vtt,
 }
