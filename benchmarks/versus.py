@@ -28,7 +28,7 @@ DEFAULT_CASES = ("losses", "trellis", "compose", "forward", "decode", "construct
 TREE = Path(__file__).resolve().parents[1]
 
 
-def work(cases: list[str], rounds: int, seconds: float) -> None:
+def work(cases: list[str], rounds: int, seconds: float, cpu: bool) -> None:
     """The worker: waits for a line before each turn, answers with a line after it."""
     sys.path.insert(0, str(Path.cwd()))
     harness = importlib.import_module("benchmarks.harness")
@@ -66,7 +66,7 @@ def work(cases: list[str], rounds: int, seconds: float) -> None:
     import arcgrad as ag
 
     ag.set_num_threads(1)
-    settings = harness.Settings(quick=False)
+    settings = harness.Settings(quick=False, cpu=cpu)
     for case in cases:
         try:
             importlib.import_module(f"benchmarks.{case}").run(settings)
@@ -134,12 +134,14 @@ def main() -> None:
     parser.add_argument("cases", nargs="*", help=f"default: {' '.join(DEFAULT_CASES)}")
     parser.add_argument("--rounds", type=int, default=30, help="samples per measure")
     parser.add_argument("--seconds", type=float, default=6.0, help="time limit per measure")
+    parser.add_argument("--cpu", action="store_true", help="processor time, for a busy machine")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.worker:
-        work(arguments.cases, arguments.rounds, arguments.seconds)
+        work(arguments.cases, arguments.rounds, arguments.seconds, arguments.cpu)
         return
     options = ["--rounds", str(arguments.rounds), "--seconds", str(arguments.seconds)]
+    options += ["--cpu"] if arguments.cpu else []
     missed: list[str] = []
     for case in arguments.cases or DEFAULT_CASES:
         print(f"== {case}: old minimum, new / old by minimum and by median", flush=True)

@@ -20,11 +20,8 @@ def build_groups():
     digit, teen = spelled(ONES, 1), spelled(TEENS, 10)
     tens = spelled(TENS, 2)
     space, hyphen = text.cross("", " "), text.cross("", "-")
-    two = ag.union([
-        teen,
-        ag.concat([tens, text.cross("0", "")]),
-        ag.concat([tens, hyphen, digit]),
-    ])  # fmt: skip
+    round_tens = ag.concat([tens, text.cross("0", "")])
+    two = ag.union([teen, round_tens, ag.concat([tens, hyphen, digit])])
     below_hundred = ag.union([two, ag.concat([text.cross("0", ""), digit])])
     hundred = text.cross("", " hundred")
     hundreds = ag.union([

@@ -1,5 +1,6 @@
 """Rule weights learned by gradient: which sound a letter has before another letter."""
 
+import functools
 import itertools
 
 import arcgrad as ag
@@ -20,18 +21,12 @@ def build_options():
 
 def build_rule(options):
     """One rule per next letter, applied one after another; the general one comes last."""
-    rules = [
-        text.rewrite(ag.union([options[after, sound] for sound in SOUNDS]), right=after)
-        for after in NEXT
-    ]
-    rule = rules[0]
-    for other in rules[1:]:
-        rule = ag.compose(rule, other)
-    return rule
+    choices = {after: ag.union([options[after, sound] for sound in SOUNDS]) for after in NEXT}
+    rules = [text.rewrite(choice, right=after) for after, choice in choices.items()]
+    return functools.reduce(ag.compose, rules)
 
 
 def log_likelihood(rule):
-    """The sum of log p(sounds | spelling) over the words."""
     total = ag.scalar_graph(0.0)
     for spelling, sounds in WORDS.items():
         every = ag.compose(text.acceptor(spelling), rule)
@@ -41,7 +36,6 @@ def log_likelihood(rule):
 
 
 def learn(steps=25, rate=1.0):
-    """Gradient ascent."""
     options = build_options()
     for _ in range(steps):
         score = log_likelihood(build_rule(options))
@@ -53,9 +47,7 @@ def learn(steps=25, rate=1.0):
 
 
 def main():
-    """Learn, and read words that were not among the examples."""
-    options = learn()
-    rule = build_rule(options)
+    rule = build_rule(options := learn())
     print(f"log-likelihood {log_likelihood(rule).item():.2f}")
     for (after, sound), option in options.items():
         print(f"c before {after or 'others'}: {sound} {option.weight(0):+.2f}")

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 FOLDER = Path(__file__).parents[2] / "examples"
 MODELS = ("linear_chain_crf", "semi_markov_crf", "hmm", "edit_distance")
+# Those of strings and rules have tests of their own.
+OTHERS = ("figure1", "english_numbers", "learned_spelling", "text_normalizer")
 
 
 def load(name):
@@ -34,6 +36,24 @@ def test_examples_are_short_and_run(name, capsys):
     assert len((FOLDER / f"{name}.py").read_text().splitlines()) < 60
     load(name).main()
     assert "l" in capsys.readouterr().out
+
+
+def test_figure_1_prints_its_gradients_and_draws_its_graphs(capsys, monkeypatch, tmp_path):
+    pytest.importorskip("pygraphviz")
+    assert len((FOLDER / "figure1.py").read_text().splitlines()) < 60
+    monkeypatch.setattr("sys.argv", ["figure1.py", str(tmp_path)])
+    load("figure1").main()
+    assert "ASG loss of 'ab': 0.5798" in capsys.readouterr().out
+    assert len(list(tmp_path.glob("*.svg"))) == 4
+
+
+def test_the_index_shows_every_example_with_a_picture():
+    names = {path.stem for path in FOLDER.glob("*.py")}
+    assert names == {*MODELS, *OTHERS}
+    text = (FOLDER.parent / "docs/examples.md").read_text()
+    for name in names:
+        part = text[text.index(f"`examples/{name}.py`") :]
+        assert "{code-cell}" in part[: part.find("\n## ")]
 
 
 # The linear-chain CRF

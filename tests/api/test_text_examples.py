@@ -28,7 +28,7 @@ def rules(examples):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_examples_are_short_and_run(examples, name, capsys):
-    assert len((FOLDER / f"{name}.py").read_text().splitlines()) < 80
+    assert len((FOLDER / f"{name}.py").read_text().splitlines()) < 60
     examples[name].main()
     assert len(capsys.readouterr().out) > 100
 

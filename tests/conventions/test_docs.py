@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -101,14 +102,55 @@ def test_the_map_of_the_paper_names_what_exists():
     assert commands == set(paper.PAPER_TABLES)
 
 
-def test_programs_of_the_migration_guide_run():
+# Inputs of blocks that are a part of a program.
+PREAMBLES = {
+    "README.md": """
+import torch, arcgrad as ag
+log_probs = torch.randn(50, 2, 5).log_softmax(-1)
+targets, input_lengths, target_lengths = torch.ones(2, 3, dtype=int), [50, 50], [3, 3]
+emissions = torch.randn(2, 40, 5)
+""",
+    "ngram.md": """
+import arcgrad as ag
+counts = ag.ngram.count([[0, 1, 2, 1], [2, 1]], order=2, num_tokens=4)
+""",
+}
+GUIDES = sorted([ROOT / "README.md", *DOCS.glob("*.md")])
+
+
+def blocks(path):
+    """(language, code) of the blocks of a page, without those that Sphinx executes."""
+    return re.findall(r"^```(\w+)\n(.*?)^```", path.read_text(), re.M | re.S)
+
+
+@pytest.mark.parametrize("path", GUIDES, ids=lambda path: path.name)
+def test_programs_of_guides_run(path, monkeypatch, tmp_path):
+    """Examples with a prompt are run by test_conventions.py, code cells by `make docs`."""
+    programs = [code for kind, code in blocks(path) if kind == "python" and ">>> " not in code]
+    # The corpora below /data are those of users.
+    programs = [code for code in programs if '"/data/' not in code]
+    if path.name.startswith("add_"):  # shows parts of files, which another test compares
+        programs = []
+    if not programs:
+        return
     pytest.importorskip("torch")
-    scope = {}
-    for program in re.findall(
-        r"^```python\n(.*?)^```", (DOCS / "migrate.md").read_text(), re.M | re.S
-    ):
-        exec(program, scope)
-    assert scope["loss"].shape == (4,)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "gtn", None)
+    scope = {"__name__": path.stem}
+    for program in [PREAMBLES.get(path.name, ""), *programs]:
+        exec(compile(program, str(path), "exec"), scope)
+
+
+def test_commands_of_guides_exist():
+    targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.M))
+    targets |= {"sanitize-address", "sanitize-thread"}
+    cases = {path.stem for path in (ROOT / "benchmarks").glob("*.py")}
+    for path in GUIDES:
+        text = path.read_text()
+        for target in re.findall(r"(?:`|^)make ([a-z][a-z0-9-]*)", text, re.M):
+            assert target in targets, f"{path.name}: there is no target {target}"
+        for case in re.findall(r"python -m benchmarks (\w+)", text):
+            assert case in cases, f"{path.name}: there is no benchmark {case}"
 
 
 def test_every_public_name_has_a_page_of_the_reference(monkeypatch):

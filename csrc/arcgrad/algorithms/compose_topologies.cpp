@@ -285,7 +285,7 @@ void mark_by_lists(const Composition& composition, std::vector<bool>& kept) {
   struct Waiting {
     int32_t node, next;
   };
-  Buffer<Waiting> waiting;
+  PodVector<Waiting> waiting;
   Column head(kept.size(), -1), stack;
   InterruptPoll poll;
   for (int32_t n = composition.num_nodes(); n-- > 0;) {

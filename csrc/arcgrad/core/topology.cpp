@@ -266,9 +266,9 @@ bool Topology::has_special_labels(Side side) const {
     return base_->has_special_labels(side == Side::input ? change_.ilabel : change_.olabel);
   if (arrays_.olabel.empty()) side = Side::input;
   return derived().has_special_labels[static_cast<int>(side)].get([&] {
-    int32_t least = 0;
-    for (const int32_t l : label(side)) least = std::min(least, l);
-    return least < kEpsilon;
+    int32_t found = 0;  // not a bool, so that the loop runs in vectors
+    for (const int32_t l : label(side)) found |= static_cast<int32_t>(l < kEpsilon);
+    return found != 0;
   });
 }
 

@@ -90,7 +90,7 @@ class BeamSearch {
   };
   /// An arc taken at the frame, before it is known whether its destination is kept.
   struct FrameArc {
-    int32_t src, node, arc, label, from;
+    int32_t src, node, arc;
     T weight;
     double score;
   };
@@ -106,7 +106,7 @@ class BeamSearch {
     return {id, index, index < 0 ? T{0} : weight_[index]};
   }
 
-  Reached& enter(int32_t node, double score) {
+  [[gnu::always_inline]] Reached& enter(int32_t node, double score) {
     if (slot_[node] < 0) {
       slot_[node] = static_cast<int32_t>(reached_.size());
       reached_.push_back({node, -1, T{0}, score});
@@ -121,13 +121,13 @@ class BeamSearch {
   /// arcs that end the string are left: see failure.h.
   template <class Visit>
   void for_epsilons(int32_t reached, const Visit& visit) const {
-    const int32_t node = node_of(reached);
-    if (!failures_) {
-      for (int32_t k = index_.offset[node];
-           k < index_.offset[node + 1] && index_.label[k] == kEpsilon; ++k)
+    if (!failures_) [[likely]] {
+      for (int32_t k = index_.offset[reached];
+           k < index_.offset[reached + 1] && index_.label[k] == kEpsilon; ++k)
         visit(k, index_.dst[k]);
       return;
     }
+    const int32_t node = node_of(reached);
     const bool is_ending = reached != node, ends = failures_->ends(node);
     const Failures::ArcSlots at = failures_->slots(node);
     if (is_last_ && !ends && failures_->can_end(node))
@@ -140,6 +140,10 @@ class BeamSearch {
   }
 
   bool has_epsilons(int32_t node) const {
+    if (!failures_) [[likely]] {
+      const int32_t first = index_.offset[node];
+      return first < index_.offset[node + 1] && index_.label[first] == kEpsilon;
+    }
     bool has_any = false;
     for_epsilons(node, [&](int32_t, int32_t) { has_any = true; });
     return has_any;
@@ -150,14 +154,16 @@ class BeamSearch {
     for (const Reached& old : reached_) slot_[old.node] = -1;
     reached_.clear();
     frame_arcs_.clear();
+    matches_.clear();
     double best = kNegInf;
     for (const Active& from : front_)
       for (int32_t k = index_.offset[from.node]; k < index_.offset[from.node + 1]; ++k) {
         const int32_t label = index_.label[k];
         if (label < 0) continue;
         if (label >= labels) break;
-        best = std::max(best, take(from, k, label, weight_[index_.arc[k]] + row[label]));
+        best = std::max(best, take(from, k, weight_[index_.arc[k]] + row[label]));
       }
+    num_plain_ = frame_arcs_.size();
     if (failures_)
       for (const Active& from : front_)
         best = std::max(best, back_off(from, row, labels, best - beam));
@@ -166,12 +172,11 @@ class BeamSearch {
       if (!(s.score < limit)) enter(s.node, s.score);
   }
 
-  /// Takes the arc of a slot with `label`, and returns the score of the path.
-  double take(const Active& from, int32_t slot, int32_t label, T weight) {
+  /// Takes the arc of a slot, and returns the score of the path.
+  double take(const Active& from, int32_t slot, T weight) {
     const double score = from.score + static_cast<double>(weight);
     if (!(score > kNegInf)) return kNegInf;
-    frame_arcs_.push_back(
-        {from.id, index_.dst[slot], index_.arc[slot], label, from.node, weight, score});
+    frame_arcs_.push_back({from.id, index_.dst[slot], index_.arc[slot], weight, score});
     __builtin_prefetch(&slot_[index_.dst[slot]]);
     return score;
   }
@@ -183,19 +188,22 @@ class BeamSearch {
     matched_by_.resize(static_cast<size_t>(labels), -1);
     const double highest = *std::max_element(row, row + labels);
     T weight{0};  // of the failure arcs
+    const auto match = [&](int32_t slot, int32_t label) {
+      const double score = take(from, slot, weight_[index_.arc[slot]] + row[label] + weight);
+      matches_.resize(frame_arcs_.size() - num_plain_, {label, from.node});
+      best = std::max(best, score);
+    };
     for (int32_t node = from.node; node >= 0; node = failures_->parent(node)) {
       const Failures::ArcSlots at = failures_->slots(node);
       const double bound = from.score + static_cast<double>(weight) + peak(node) + highest;
       if (node != from.node && !(bound < limit))
         for (int32_t k = at.label; k < at.end && index_.label[k] < labels; ++k)
-          if (const int32_t l = index_.label[k]; matched_by_[l] != from.id)
-            best = std::max(best, take(from, k, l, weight_[index_.arc[k]] + row[l] + weight));
+          if (const int32_t l = index_.label[k]; matched_by_[l] != from.id) match(k, l);
       for (int32_t k = at.label; k < at.end && index_.label[k] < labels; ++k)
         matched_by_[index_.label[k]] = from.id;
       for (int32_t k = at.rest; k < at.failure; ++k)
         for (int32_t l = 0; l < labels; ++l)
-          if (matched_by_[l] != from.id)
-            best = std::max(best, take(from, k, l, weight_[index_.arc[k]] + row[l] + weight));
+          if (matched_by_[l] != from.id) match(k, l);
       if (at.rest < at.failure) break;
       if (at.failure < at.epsilon) weight += weight_[index_.arc[at.failure]];
     }
@@ -221,12 +229,21 @@ class BeamSearch {
     choose_active(is_last);
     keep_best_paths();
     number_kept();
-    for (const FrameArc& s : frame_arcs_)
-      if (const int32_t at = slot_[s.node]; at >= 0 && reached_[at].id >= 0)
-        lattice_.arcs.push_back({s.src, reached_[at].id, s.arc, frame, s.label, s.from, s.weight});
-    for (const EpsilonArc& link : epsilon_arcs_)
-      lattice_.arcs.push_back(
-          {link.src, link.dst, link.arc, -1, kEpsilon, topology_.src()[link.arc], link.weight});
+    for (size_t k = 0; k < frame_arcs_.size(); ++k) {
+      const FrameArc& s = frame_arcs_[k];
+      const int32_t at = slot_[s.node];
+      if (at < 0 || reached_[at].id < 0) continue;
+      lattice_.arcs.push_back({s.src, reached_[at].id, s.arc, frame, s.weight});
+      if (!failures_) continue;
+      if (k < num_plain_)
+        lattice_.matches.push_back({topology_.ilabel()[s.arc], topology_.src()[s.arc]});
+      else
+        lattice_.matches.push_back(matches_[k - num_plain_]);
+    }
+    for (const EpsilonArc& link : epsilon_arcs_) {
+      lattice_.arcs.push_back({link.src, link.dst, link.arc, -1, link.weight});
+      if (failures_) lattice_.matches.push_back({kEpsilon, topology_.src()[link.arc]});
+    }
     require_size(kOp, "arcs", lattice_.arcs.size());
   }
 
@@ -397,6 +414,8 @@ class BeamSearch {
   std::vector<Reached> reached_;
   std::vector<Active> front_;
   std::vector<FrameArc> frame_arcs_;
+  size_t num_plain_ = 0;               // those taken without failure and rest arcs
+  std::vector<LatticeMatch> matches_;  // of the others
   std::vector<EpsilonArc> epsilon_arcs_;
   std::vector<int32_t> active_, kept_;
   std::vector<double> scores_;

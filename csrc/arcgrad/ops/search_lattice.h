@@ -16,12 +16,18 @@
 
 namespace arcgrad {
 
-/// An arc of the lattice: an arc of the graph taken at a frame with a label, or between frames (-1)
-/// if it is an epsilon arc. The graph backed off to its source from node `from`.
+/// An arc of the lattice: an arc of the graph taken at a frame, or between frames (-1) if it is an
+/// epsilon arc.
 template <class T>
 struct LatticeArc {
-  int32_t src, dst, arc, frame, label, from;
+  int32_t src, dst, arc, frame;
   T weight;
+};
+
+/// What an arc matches in a graph with failure or rest arcs: a label, after the graph backed off
+/// from node `from` to its source.
+struct LatticeMatch {
+  int32_t label, from;
 };
 
 /// A start or accept node of the lattice, its weight, and the index of that among the weights of
@@ -38,6 +44,7 @@ struct SearchLattice {
   int32_t num_nodes = 0;
   std::vector<LatticeEnd<T>> start, accept;
   PodVector<LatticeArc<T>> arcs;
+  PodVector<LatticeMatch> matches;  // of each arc, if the graph has failure or rest arcs
 };
 
 /// The nodes and arcs of a lattice on paths within lattice_beam of the best path.
@@ -137,11 +144,18 @@ Graph record_lattice(const char* op, const Graph& graph, const Graph& emissions,
     const int32_t at = next[chosen.node[a.src]]++;
     out.src[at] = chosen.node[a.src];
     out.dst[at] = chosen.node[a.dst];
-    out.ilabel[at] = resolved_label(ilabel[a.arc], a.label);
-    if (!out.olabel.empty()) out.olabel[at] = resolved_label(olabel[a.arc], a.label);
+    int32_t label = ilabel[a.arc];
+    out.ilabel[at] = label;
+    if (!out.olabel.empty()) out.olabel[at] = olabel[a.arc];
+    if (failures) {
+      const LatticeMatch& match = lattice.matches[k];
+      label = match.label;
+      out.ilabel[at] = resolved_label(out.ilabel[at], label);
+      if (!out.olabel.empty()) out.olabel[at] = resolved_label(out.olabel[at], label);
+      steps.add(*failures, match.from, t.src()[a.arc], at);
+    }
     graph_arcs[at] = a.arc;
-    emission_arcs[at] = a.frame < 0 ? -1 : a.frame * labels + a.label;
-    if (failures) steps.add(*failures, a.from, t.src()[a.arc], at);
+    emission_arcs[at] = a.frame < 0 ? -1 : a.frame * labels + label;
   }
   out.symbols = compose_symbols(op, emissions, graph);
   graph_arcs.insert(graph_arcs.end(), node_weights.begin(), node_weights.end());
