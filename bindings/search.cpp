@@ -1,6 +1,7 @@
 // Bindings of the decoder: lexicon trees, grammars, searches. The Python package wraps and
 // documents them.
 
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -10,6 +11,7 @@
 
 #include "arcgrad/search/beam_stream.h"
 #include "common.h"
+#include "object_grammar.h"
 
 namespace arcgrad::bindings {
 namespace {
@@ -243,7 +245,16 @@ void init_search(nb::module_& m) {
             const int32_t label = to_int32("grammar", "unknown", unknown);
             return run_op("grammar", [&] { return graph_grammar(input, kind, label); });
           },
-          "graph"_a, "semiring"_a, "unknown"_a, "An acceptor of words.");
+          "graph"_a, "semiring"_a, "unknown"_a, "An acceptor of words.")
+      .def_static(
+          "from_object",
+          [](nb::object model, std::vector<float> estimates,
+             Flag has_log_probs) -> std::shared_ptr<Grammar> {
+            return std::make_shared<ObjectGrammar>(std::move(model), std::move(estimates),
+                                                   has_log_probs);
+          },
+          "model"_a, "estimates"_a, "has_log_probs"_a,
+          "A model with methods start, next and end_score of hashable states and word numbers.");
 
   nb::class_<BeamDecoder>(m, "BeamDecoder", "A beam search that is composed on the fly.")
       .def(
@@ -253,7 +264,9 @@ void init_search(nb::module_& m) {
              const Spellings& phrases, const std::vector<float>& boosts, double beam,
              int64_t max_active, double token_beam, int64_t max_tokens, Flag is_sum,
              double lm_weight, double word_score, double unknown_score, double silence_score,
-             Flag is_open, Flag has_label_words, int32_t silence) {
+             Flag is_open, Flag has_label_words,
+             const std::optional<std::pair<double, std::vector<uint32_t>>>& unfinished,
+             int32_t compared_words, Flag like_flashlight, double confidence_scale) {
             DecoderParts parts{tokens, {}, std::move(lexicon), std::move(grammar), nullptr};
             for (const int32_t role : roles) parts.roles.push_back(static_cast<TokenRole>(role));
             if (!phrases.empty())
@@ -271,13 +284,19 @@ void init_search(nb::module_& m) {
             options.silence_score = silence_score;
             options.is_open = is_open;
             options.has_label_words = has_label_words;
-            options.silence = silence;
+            if (unfinished)
+              options.unfinished = UnfinishedWords{.unknown_score = unfinished->first,
+                                                   .letters = unfinished->second};
+            options.compared_words = compared_words;
+            options.like_flashlight = like_flashlight;
+            options.confidence_scale = confidence_scale;
             new (self) BeamDecoder(std::move(parts), options);
           },
           "tokens"_a, "roles"_a, "lexicon"_a, "grammar"_a.none(), "phrases"_a, "boosts"_a,
           nb::kw_only(), "beam"_a, "max_active"_a, "token_beam"_a, "max_tokens"_a, "is_sum"_a,
           "lm_weight"_a, "word_score"_a, "unknown_score"_a, "silence_score"_a, "is_open"_a,
-          "has_label_words"_a, "silence"_a)
+          "has_label_words"_a, "unfinished"_a.none(), "compared_words"_a, "like_flashlight"_a,
+          "confidence_scale"_a)
       .def("decode", &decode, "scores"_a, "nbest"_a, "confidences"_a,
            "The results of each example, and a report of each search.");
 
@@ -306,17 +325,23 @@ void init_search(nb::module_& m) {
           "The best result so far, with a partial word at the end.")
       .def(
           "lattice",
-          [](LockedStream& self, double lattice_beam) {
+          [](LockedStream& self, double lattice_beam, Flag acoustic) {
             return self.with(
-                [&](const BeamStream& stream) { return stream.lattice(lattice_beam); });
+                [&](const BeamStream& stream) { return stream.lattice(lattice_beam, acoustic); });
           },
-          "lattice_beam"_a, "All remaining paths if the input ended here.")
+          "lattice_beam"_a, "acoustic"_a, "All remaining paths if the input ended here.")
       .def(
           "report",
           [](LockedStream& self) {
             return from_report(self.with([](const BeamStream& stream) { return stream.report(); }));
           },
           "What was read and pruned.")
+      .def(
+          "final_cost",
+          [](LockedStream& self) {
+            return self.with([](const BeamStream& stream) { return stream.final_cost(); });
+          },
+          "How much better the best path is than the best one that may end here.")
       .def(
           "num_frames",
           [](LockedStream& self) {

@@ -149,3 +149,24 @@ def test_streams_of_recordings():
         for begin in range(0, len(scores), 10):
             stream.push(scores[begin : begin + 10])
         assert stream.finish() == plain.decode(scores)[0]
+
+
+def calibration(**options):
+    found = decoder(**options).decode([scores for scores, _, _ in task()], confidences=True)
+    right, confident = [], []
+    for (_, words, _), results in zip(task(), found, strict=True):
+        right += ag.decoding.correct_words(results[0], words)
+        confident += [word.confidence for word in results[0].words]
+    return ag.decoding.calibration(confident, right, bins=5)
+
+
+def test_scaled_confidences_are_calibrated():
+    """A classifier of single frames is too sure; a small scale makes up for it."""
+    before = calibration()
+    after = calibration(confidence_scale=0.04, beam=np.inf, max_active=1000)
+    assert before.counts.sum() == after.counts.sum()
+    assert after.expected_error < 0.6 * before.expected_error
+    assert after.cross_entropy > before.cross_entropy
+    assert after.cross_entropy > -0.05
+    axes = after.plot()
+    assert "expected calibration error" in axes.get_title()

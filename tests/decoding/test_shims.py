@@ -3,6 +3,7 @@
 import itertools
 import math
 
+import decoder_oracles as oracles
 import numpy as np
 import pytest
 from decoder_tasks import model, scores
@@ -26,31 +27,40 @@ def arpa(tmp_path):
     return str(path)
 
 
-def test_pyctcdecode(arpa):
+@pytest.fixture(scope="module")
+def oracle_arpa(tmp_path_factory):
+    path = tmp_path_factory.mktemp("oracles") / "words.arpa"
+    oracles.save_model(path)
+    return str(path)
+
+
+@pytest.mark.parametrize("name", oracles.PYCTCDECODE)
+def test_pyctcdecode(name, oracle_arpa):
+    """The texts and scores are those of pyctcdecode 0.5.0."""
+    has_model, build, options = oracles.PYCTCDECODE[name]
+    decoder = build_ctcdecoder(oracles.LABELS, oracle_arpa if has_model else None, **build)
+    expected = oracles.load()["pyctcdecode"][name]
+    for x, there in zip(oracles.examples(), expected, strict=True):
+        assert decoder.decode(x, **options) == there["text"]
+        beams = decoder.decode_beams(x, **options)
+        assert [beam.text for beam in beams[:5]] == [text for text, _, _ in there["beams"]]
+        scores = np.array([(beam.logit_score, beam.lm_score) for beam in beams[:5]])
+        assert scores == pytest.approx(np.array([beam[1:] for beam in there["beams"]]), abs=2e-5)
+
+
+def test_pyctcdecode_calls(arpa):
     x = scores(1, frames=20)
     decoder = build_ctcdecoder(NAMES, arpa, ["a", "ab", "ba"], alpha=0.6, beta=0.5)
-    beams = decoder.decode_beams(x, beam_prune_logp=-30.0, token_min_logp=-30.0)
-    own = CTCDecoder(
-        NAMES,
-        arpa,
-        ["a", "ab", "ba"],
-        alpha=0.6,
-        beta=0.5,
-        merge="sum",
-        beam=30.0,
-        open_vocabulary=True,
-        unknown_score=-6.0 * math.log(10),
-    )
-    expected = own.decode(x, nbest=100)[0]
-    assert [beam.text for beam in beams] == [one.text for one in expected]
-    assert beams[0].lm_score == pytest.approx(expected[0].score, abs=1e-3)
-    assert beams[0].logit_score == pytest.approx(expected[0].acoustic, abs=1e-3)
-    words = [(word.text, (word.start, word.end)) for word in expected[0].words]
-    assert beams[0].text_frames == words
-    best = decoder.decode(x, beam_prune_logp=-30.0, token_min_logp=-30.0)
-    assert best == beams[0].text
+    beam = decoder.decode_beams(x, prune_history=True)[0]
+    assert beam.text == decoder.decode(x)
+    assert [word for word, _ in beam.text_frames] == beam.text.split()
+    assert all(0 <= start < end <= 20 for _, (start, end) in beam.text_frames)
     assert decoder.decode_batch(None, [x, x[:0]]) == [decoder.decode(x), ""]
     assert decoder.decode_beams_batch(None, [x])[0] == decoder.decode_beams(x)
+    before = decoder.decode_beams(x)[0].lm_score
+    decoder.reset_params(alpha=0.0, beta=0.0, unk_score_offset=0.0)
+    beam = decoder.decode_beams(x)[0]
+    assert beam.lm_score == pytest.approx(beam.logit_score) != pytest.approx(before)
 
 
 def test_pyctcdecode_normalizes_and_takes_hotwords():
@@ -67,8 +77,6 @@ def test_pyctcdecode_normalizes_and_takes_hotwords():
 
 
 def test_pyctcdecode_refuses(arpa, recwarn):
-    with pytest.raises(ValueError, match="lm_score_boundary must be True"):
-        build_ctcdecoder(NAMES, arpa, lm_score_boundary=False)
     decoder = build_ctcdecoder(NAMES)
     with pytest.raises(ValueError, match=r"logits must be .* with 4 labels"):
         decoder.decode(np.zeros((3, 5)))
@@ -106,6 +114,9 @@ def test_torchaudio(tmp_path, arpa, log_add, has_lexicon):
         beam=50,
         max_active=50,
     )
+    if has_lexicon:
+        x[:, 14] = x[:, 19] = torch.tensor([-25.0, -0.1, -25.0, -25.0])  # ends with a silence
+        found = decoder(x, torch.tensor([20, 15, 0]))
     expected = own.decode(x.numpy(), [20, 15, 0], nbest=3)
     assert [len(results) for results in found] == [len(results) for results in expected]
     for result, one in zip(itertools.chain(*found), itertools.chain(*expected), strict=True):
@@ -119,8 +130,25 @@ def test_torchaudio(tmp_path, arpa, log_add, has_lexicon):
     assert decoder.idxs_to_tokens(torch.tensor([1, 2])) == ["|", "a"]
 
 
+@pytest.mark.parametrize("name", oracles.FLASHLIGHT)
+def test_flashlight(name, oracle_arpa):
+    """With a wide beam, words and scores are those of flashlight-text 0.0.7."""
+    lm_weight, word_score, sil_score, log_add = oracles.FLASHLIGHT[name]
+    options = LexiconDecoderOptions(
+        *(2000, len(oracles.LABELS), 1e9, lm_weight, word_score, -math.inf, sil_score), log_add
+    )
+    lexicon = {word: [*word, " "] for word in oracles.WORDS}
+    found = with_options(options, oracles.LABELS, lexicon, oracle_arpa)
+    expected = oracles.load()["flashlight"][name]
+    for x, (text, score) in zip(oracles.examples(), expected, strict=True):
+        best = found.decode(x)[0][0]
+        assert best.text == text
+        assert best.score == pytest.approx(score, abs=2e-4)
+
+
 def test_flashlight_options(arpa):
     x = scores(5, frames=20)
+    x[-1] = [-9.0, -0.1, -9.0, -9.0]  # ends with a silence
     names = ["#", "|", "a", "b"]
     options = LexiconDecoderOptions(60, 4, 40.0, 0.9, 0.2, -math.inf, 0.0, False)
     found = with_options(options, names, {"ab": ["ab|"], "a": ["a|"]}, arpa, blank="#")

@@ -5,11 +5,17 @@
 #include <functional>
 
 namespace arcgrad {
+namespace {
+
+constexpr double kSumMargin = 12.0;
+
+}  // namespace
 
 BeamCandidates::BeamCandidates(const DecoderOptions& options, bool keeps_lattice)
     : options_(options),
       is_sum_(options.merge == Merge::sum),
       keeps_lattice_(keeps_lattice),
+      margin_(is_sum_ ? kSumMargin : 0.0),
       cells_(1024) {}
 
 void BeamCandidates::begin_frame() {
@@ -25,14 +31,14 @@ void BeamCandidates::begin_frame() {
 void BeamCandidates::raise_limit() {
   best_ = kNegInf;
   for (const Extension& c : candidates_) best_ = std::max(best_, c.to.score);
-  limit_ = best_ - options_.beam;
+  limit_ = best_ - options_.beam - margin_;
   const auto most = static_cast<size_t>(options_.max_active);
   if (candidates_.size() <= most || most == 0) return;
   order_.clear();
   for (const Extension& c : candidates_) order_.push_back(c.to.score);
   std::ranges::nth_element(order_, order_.begin() + static_cast<ptrdiff_t>(most) - 1,
                            std::greater());
-  limit_ = std::max(limit_, order_[most - 1]);
+  limit_ = std::max(limit_, order_[most - 1] - margin_);
 }
 
 void BeamCandidates::grow() {

@@ -22,6 +22,7 @@ struct BeamHypothesis {
   int32_t last = 0;      // the last label
   uint32_t grammar = 0, hot = 0;
   uint32_t node_id = 0;  // of the trace
+  uint32_t letters = 0;  // of the partial word; counted with UnfinishedWords only
 };
 
 /// The paths that may go on after a frame, at most one for each state.
@@ -64,7 +65,7 @@ class BeamCandidates {
     add(to, edge);
     if (to.score > best_) {
       best_ = to.score;
-      limit_ = std::max(limit_, best_ - options_.beam);
+      limit_ = std::max(limit_, best_ - options_.beam - margin_);
     }
     return true;
   }
@@ -102,6 +103,9 @@ class BeamCandidates {
 
   const DecoderOptions& options_;
   const bool is_sum_, keeps_lattice_;
+  /// A sum may have terms below the score of the worst hypothesis that is kept; those below by more
+  /// than this margin are ignored.
+  const double margin_;
   std::vector<Extension> candidates_;
   std::vector<Loser> losers_;
   std::vector<Cell> cells_;

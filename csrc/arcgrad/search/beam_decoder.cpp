@@ -22,6 +22,7 @@ BeamDecoder::BeamDecoder(DecoderParts parts, DecoderOptions options)
           "there must be one role for each label");
   for (const auto& [value, name] :
        {std::pair(options_.beam, "beam"), std::pair(options_.token_beam, "token_beam"),
+        std::pair(options_.confidence_scale, "confidence_scale"),
         std::pair(options_.lm_weight, "the weight of the model")})
     require(value >= 0.0, kName, name, " must be 0 or more, but it is ", value);
   require(options_.max_active >= 1, kName, "max_active must be 1 or more, but it is ",
@@ -29,6 +30,7 @@ BeamDecoder::BeamDecoder(DecoderParts parts, DecoderOptions options)
   require(options_.max_tokens >= 1, kName, "max_tokens must be 1 or more, but it is ",
           options_.max_tokens);
   for (const auto& [value, name] : {std::pair(options_.lm_weight, "the weight of the model"),
+                                    std::pair(options_.confidence_scale, "confidence_scale"),
                                     std::pair(options_.word_score, "the score of a word"),
                                     std::pair(options_.unknown_score, "the score of unknown words"),
                                     std::pair(options_.silence_score, "the score of a silence")})
@@ -44,7 +46,10 @@ BeamDecoder::BeamDecoder(DecoderParts parts, DecoderOptions options)
       fail(kName, "spellings must have tokens from ", rules.describe_tokens(), ", but one has ",
            lexicon.token(node));
   look_ahead_.assign(lexicon.num_nodes() + 1, 0.0F);
-  if (!parts_.grammar || options_.lm_weight == 0.0) return;
+  if (options_.unfinished)
+    require(options_.unfinished->letters.size() == parts_.roles.size(), kName,
+            "there must be one number of letters for each label");
+  if (!parts_.grammar || options_.lm_weight == 0.0 || options_.unfinished) return;
   const auto weight = static_cast<float>(options_.lm_weight);
   Buffer<float> estimates(static_cast<size_t>(lexicon.num_words()));
   for (size_t w = 0; w < estimates.size(); ++w)

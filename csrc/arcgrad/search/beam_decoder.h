@@ -33,6 +33,17 @@ namespace arcgrad {
 /// What happens when two hypotheses have the same state.
 enum class Merge : uint8_t { max, sum };
 
+/// How words are scored before they end, in the manner of pyctcdecode: known beginnings add
+/// nothing, and an end between words counts as an unknown word without letters.
+struct UnfinishedWords {
+  /// Of a beginning that no word of the lexicon has, unless it begins a hotword; with more than
+  /// kUsualLetters letters in proportion to their number.
+  double unknown_score = 0.0;
+  static constexpr double kUsualLetters = 6.0;
+  /// By label.
+  std::vector<uint32_t> letters;
+};
+
 /// What a token means for words.
 enum class TokenRole : uint8_t {
   inside,     // spells a part of a word
@@ -50,6 +61,8 @@ struct DecoderOptions {
   double token_beam = std::numeric_limits<double>::infinity();
   int64_t max_tokens = std::numeric_limits<int64_t>::max();
   Merge merge = Merge::max;
+  /// Confidences are posteriors of scores times this.
+  double confidence_scale = 1.0;
   double lm_weight = 1.0;
   /// Added for each word, for each word that the lexicon lacks, and for each separator that ends no
   /// word.
@@ -59,8 +72,14 @@ struct DecoderOptions {
   bool is_open = false;
   /// Whether words are labels: then roles matter to hotwords only.
   bool has_label_words = false;
-  /// A label that may be read between words, in addition to separators; or -1.
-  int32_t silence = -1;
+  /// Replaces the look-ahead.
+  std::optional<UnfinishedWords> unfinished;
+  /// If not 0, only the best hypothesis is kept of those whose last words, this many, and partial
+  /// words are equal.
+  int32_t compared_words = 0;
+  /// Whether, in the manner of flashlight, results end between words if some path does, and each
+  /// further frame of a separator gets the score of a silence.
+  bool like_flashlight = false;
 };
 
 /// What the search knows; shared by all streams. Immutable.

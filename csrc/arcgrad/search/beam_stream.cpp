@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <optional>
+#include <set>
+#include <utility>
 
 #include "arcgrad/runtime/error.h"
 #include "arcgrad/runtime/parallel.h"
 #include "arcgrad/search/beam_candidates.h"
+#include "arcgrad/search/frame_labels.h"
 #include "arcgrad/search/hashing.h"
 
 namespace arcgrad {
@@ -43,6 +47,8 @@ class BeamStream::State {
     }
     max_gain_ += std::max(0.0, options_.word_score) + std::max(0.0, options_.silence_score) +
                  std::max(0.0, options_.unknown_score);
+    if (options_.unfinished && options_.unfinished->unknown_score > 0.0)
+      max_gain_ = std::numeric_limits<double>::infinity();
     BeamHypothesis start{};
     start.last = kStart;
     if (session_) start.grammar = session_->start();
@@ -58,12 +64,14 @@ class BeamStream::State {
     require(scores.size() == static_cast<size_t>(rules_.num_labels), kOp, "frames must have ",
             rules_.num_labels, " scores, but one has ", scores.size());
     poll_interrupt();
-    choose_tokens(scores);
+    frame_.read(scores, options_, trace_.num_frames());
+    report_.tokens += frame_.num_unread();
     candidates_.begin_frame();
     for (const BeamHypothesis& h : beam_) stay(h);
     candidates_.raise_limit();
     for (const BeamHypothesis& h : beam_) move(h);
     candidates_.prune(beam_, trace_, report_);
+    if (options_.compared_words > 0) forget_history();
     const auto count = static_cast<int64_t>(beam_.size());
     ++report_.frames;
     report_.hypotheses += count;
@@ -73,26 +81,21 @@ class BeamStream::State {
 
   std::vector<SearchTrace::Final> finals() const {
     std::vector<SearchTrace::Final> out;
+    if (options_.like_flashlight)
+      for (const BeamHypothesis& h : beam_)
+        if (h.node == 0) add_finals(h, out);
+    if (!out.empty()) return out;
     for (const BeamHypothesis& h : beam_) add_finals(h, out);
     if (!out.empty()) return out;
     // No word is complete at the end: results without the last partial word.
     for (const BeamHypothesis& h : beam_) {
       TraceEdge edge{h.node_id, -1, TraceEdge::kNoWord, false, 0.0F, 0.0F, 0.0F, 0.0F};
       if (hotwords_ != nullptr) edge.hotword = hotwords_->finish(h.hot);
-      out.push_back({edge, h.score - look_ahead_[h.node] + edge.hotword, h.history});
+      const double score = h.score - unfinished(h) + edge.hotword;
+      out.push_back({edge, score, h.history, score});
     }
     return out;
   }
-  /// Whether some hypothesis may end here.
-  bool can_end() const {
-    std::vector<SearchTrace::Final> out;
-    for (const BeamHypothesis& h : beam_) {
-      add_finals(h, out);
-      if (!out.empty()) return true;
-    }
-    return false;
-  }
-
   std::vector<uint32_t> active_nodes() const {
     std::vector<uint32_t> out;
     for (const BeamHypothesis& h : beam_) out.push_back(h.node_id);
@@ -101,19 +104,33 @@ class BeamStream::State {
   /// The hypothesis with the best score, as an end without its partial word.
   SearchTrace::Final best_active() const {
     const BeamHypothesis& h = *std::ranges::max_element(beam_, {}, &BeamHypothesis::score);
+    const double score = h.score - unfinished(h);
     return {{h.node_id, -1, TraceEdge::kNoWord, false, 0.0F, 0.0F, 0.0F, 0.0F},
-            h.score - look_ahead_[h.node],
-            h.history};
+            score,
+            h.history,
+            score};
   }
   bool is_empty() const { return beam_.empty(); }
+  /// The best score of a path, whether or not it may end here; and of those that may.
+  double best_path_score() const {
+    double best = kNegInf;
+    for (const BeamHypothesis& h : beam_) best = std::max(best, h.score - unfinished(h));
+    return best;
+  }
+  double best_final_score() const {
+    std::vector<SearchTrace::Final> ends;
+    for (const BeamHypothesis& h : beam_) add_finals(h, ends);
+    double best = kNegInf;
+    for (const SearchTrace::Final& end : ends) best = std::max(best, end.score);
+    return best;
+  }
 
   SearchTrace::Reading reading() const {
     SearchTrace::Reading out{{options_.lm_weight}, rules_.has_blank() ? rules_.blank_label : -1,
                              !has_roles_,          std::vector<bool>(roles_.size()),
                              options_.is_open,     lexicon_.num_words()};
     for (size_t d = 0; d < roles_.size(); ++d)
-      out.is_separator[d] =
-          roles_[d] == TokenRole::separator || static_cast<int32_t>(d) == options_.silence;
+      out.is_separator[d] = roles_[d] == TokenRole::separator;
     return out;
   }
 
@@ -125,57 +142,59 @@ class BeamStream::State {
     GrammarStep step{};
   };
   static constexpr size_t kSteps = 1 << 13;
-  struct TokenScore {
-    float score;
-    int32_t label;
-  };
-
-  /// The labels that are read at this frame, best first.
-  void choose_tokens(std::span<const float> scores) {
-    row_.assign(scores.begin(), scores.end());
-    tokens_.clear();
-    float best = -std::numeric_limits<float>::infinity();
-    for (int32_t d = 0; d < rules_.num_labels; ++d) {
-      // False for NaN too.
-      require(row_[d] < std::numeric_limits<float>::infinity(), kOp, "the score of label ", d,
-              " at frame ", trace_.num_frames(), " must be finite or -inf, but it is ", row_[d]);
-      best = std::max(best, row_[d]);
-    }
-    const double least = static_cast<double>(best) - options_.token_beam;
-    for (int32_t d = 0; d < rules_.num_labels; ++d)
-      if (row_[d] >= least && row_[d] > -std::numeric_limits<float>::infinity())
-        tokens_.push_back({row_[d], d});
-    std::ranges::sort(tokens_, [](const TokenScore& a, const TokenScore& b) {
-      return a.score != b.score ? a.score > b.score : a.label < b.label;
-    });
-    if (static_cast<int64_t>(tokens_.size()) > options_.max_tokens)
-      tokens_.resize(static_cast<size_t>(options_.max_tokens));
-    report_.tokens += rules_.num_labels - static_cast<int64_t>(tokens_.size());
-    if (tokens_.size() < row_.size()) {
-      std::ranges::fill(row_, -std::numeric_limits<float>::infinity());
-      for (const TokenScore& token : tokens_) row_[token.label] = token.score;
-    }
-  }
-
   static TraceEdge edge_of(const BeamHypothesis& h, int32_t label, float acoustic, bool is_new) {
     return {h.node_id, label, TraceEdge::kNoWord, is_new, acoustic, 0.0F, 0.0F, 0.0F};
+  }
+
+  /// Drops hypotheses whose last words and partial word are those of a better one.
+  void forget_history() {
+    std::ranges::stable_sort(beam_, std::greater(), &BeamHypothesis::score);
+    std::set<std::pair<uint64_t, int32_t>> known;
+    std::erase_if(beam_, [&](const BeamHypothesis& h) {
+      return !known.emplace(hash_last_words(h.node_id), h.last).second;
+    });
+  }
+  /// A hash of the last words that are compared, and of the partial word.
+  uint64_t hash_last_words(uint32_t node) const {
+    uint64_t hash = 0;
+    int32_t num_words = 0;
+    for (; node != 0; node = trace_.best_edge(node).src) {
+      const TraceEdge& edge = trace_.best_edge(node);
+      if (edge.is_new && roles_[edge.label] != TokenRole::separator)
+        hash = extend_history(hash, edge.label);
+      if (edge.word == TraceEdge::kNoWord) continue;
+      if (++num_words > options_.compared_words) break;
+      hash = extend_history(hash, decoder_->boundary());
+    }
+    return hash;
+  }
+
+  /// What the score has for the partial word, and loses when the word ends.
+  double unfinished(const BeamHypothesis& h) const {
+    if (!options_.unfinished || h.node != unknown_node_) return look_ahead_[h.node];
+    if (hotwords_ != nullptr && hotwords_->is_inside(h.hot)) return 0.0;
+    return options_.unfinished->unknown_score *
+           std::max(1.0, h.letters / UnfinishedWords::kUsualLetters);
   }
 
   /// The blank, and the last token once more.
   void stay(const BeamHypothesis& h) {
     BeamHypothesis to = h;
     if (rules_.has_blank()) {
-      const float score = row_[rules_.blank_label];
+      const float score = frame_.score(rules_.blank_label);
       to.last = rules_.blank_label;
       to.score = h.score + score;
       candidates_.add(to, edge_of(h, rules_.blank_label, score, false));
     }
     const bool is_token = h.last >= 0 && !(rules_.has_blank() && h.last == rules_.blank_label);
     if (is_token && has_loops_) {
-      const float score = row_[h.last];
+      const float score = frame_.score(h.last);
+      TraceEdge edge = edge_of(h, h.last, score, false);
+      if (options_.like_flashlight && roles_[h.last] == TokenRole::separator)
+        edge.other = static_cast<float>(options_.silence_score);
       to.last = h.last;
-      to.score = h.score + score;
-      candidates_.add(to, edge_of(h, h.last, score, false));
+      to.score = h.score + score + edge.other;
+      candidates_.add(to, edge);
     }
   }
 
@@ -191,9 +210,6 @@ class BeamStream::State {
   void move(const BeamHypothesis& h) {
     if (rules_.blank == Blank::forced && h.last != rules_.blank_label) return;
     if (has_roles_) end_word_by_token(h);
-    if (h.node == 0 && options_.silence >= 0 && may_begin(h, options_.silence) &&
-        !(h.last == options_.silence && has_loops_))
-      silence(h, options_.silence);
     if (h.node == unknown_node_) {
       spell_unknown(h);
       return;
@@ -203,7 +219,7 @@ class BeamStream::State {
     const uint32_t begin = lexicon_.first_child(h.node), end = lexicon_.first_child(h.node + 1);
     if (end - begin > kWide) {
       // Tokens with the best scores come first, and no look-ahead is larger than that of the node.
-      for (const TokenScore& token : tokens_) {
+      for (const FrameLabels::Scored& token : frame_.best_first()) {
         if (most + token.score < candidates_.limit()) break;
         if (!may_begin(h, token.label)) continue;
         if (const uint32_t child = lexicon_.child(h.node, token.label); child != 0)
@@ -212,8 +228,8 @@ class BeamStream::State {
     } else {
       for (uint32_t child = begin; child < end; ++child) {
         const int32_t label = lexicon_.token(child);
-        if (most + row_[label] < candidates_.limit() || !may_begin(h, label)) continue;
-        enter(h, child, label, row_[label]);
+        if (most + frame_.score(label) < candidates_.limit() || !may_begin(h, label)) continue;
+        enter(h, child, label, frame_.score(label));
       }
     }
     if (options_.is_open) spell_unknown(h);
@@ -221,8 +237,8 @@ class BeamStream::State {
 
   /// Tokens that continue a word that the lexicon lacks, or that leave the lexicon.
   void spell_unknown(const BeamHypothesis& h) {
-    const double most = h.score + max_gain_ + look_ahead_[unknown_node_] - look_ahead_[h.node];
-    for (const TokenScore& token : tokens_) {
+    const double most = h.score + max_gain_ + look_ahead_[unknown_node_] - unfinished(h);
+    for (const FrameLabels::Scored& token : frame_.best_first()) {
       if (most + token.score < candidates_.limit()) break;
       const TokenRole role = roles_[token.label];
       const bool spells = role == TokenRole::inside || (role == TokenRole::begins && h.node == 0);
@@ -241,8 +257,9 @@ class BeamStream::State {
     TraceEdge edge = edge_of(h, label, score, true);
     to.node = node;
     to.last = label;
-    to.score = h.score + score + look_ahead_[node] - look_ahead_[h.node];
+    if (options_.unfinished) to.letters += options_.unfinished->letters[label];
     read_hotword(to, edge, label);
+    to.score += score + unfinished(to) - unfinished(h);
     if (options_.is_open) to.history = extend_history(h.history, token_symbol(label));
     if (has_roles_) {
       add_above_limit(to, edge);
@@ -263,14 +280,14 @@ class BeamStream::State {
   /// Separators and labels that begin words.
   void end_word_by_token(const BeamHypothesis& h) {
     for (const int32_t label : edges_of_words_) {
-      const float score = row_[label];
+      const float score = frame_.score(label);
       if (!(score > -std::numeric_limits<float>::infinity()) || !may_begin(h, label)) continue;
       const bool is_separator = roles_[label] == TokenRole::separator;
       if (h.node == 0) {
         if (is_separator && !(h.last == label && has_loops_)) silence(h, label);
         continue;  // a label that begins a word is a child of the root
       }
-      if (h.score + score + max_gain_ - look_ahead_[h.node] < candidates_.limit()) continue;
+      if (h.score + score + max_gain_ - unfinished(h) < candidates_.limit()) continue;
       const auto words =
           h.node == unknown_node_ ? std::span<const int32_t>() : lexicon_.words(h.node);
       const auto end = [&](int32_t word) {
@@ -284,8 +301,9 @@ class BeamStream::State {
           const uint32_t child = lexicon_.child(0, label);
           if (child == 0 && !options_.is_open) return;
           to.node = child == 0 ? unknown_node_ : child;
-          to.score += look_ahead_[to.node];
+          if (options_.unfinished) to.letters = options_.unfinished->letters[label];
           read_hotword_label(to, edge, label);
+          to.score += unfinished(to);
           if (options_.is_open) to.history = extend_history(to.history, token_symbol(label));
         }
         add_above_limit(to, edge);
@@ -297,7 +315,7 @@ class BeamStream::State {
 
   /// A separator between words.
   void silence(const BeamHypothesis& h, int32_t label) {
-    const float score = row_[label];
+    const float score = frame_.score(label);
     BeamHypothesis to = h;
     TraceEdge edge = edge_of(h, label, score, true);
     edge.other = static_cast<float>(options_.silence_score);
@@ -309,8 +327,9 @@ class BeamStream::State {
 
   /// Ends a word: the hypothesis is at the root again. False if the model forbids it.
   bool end_word(BeamHypothesis& to, TraceEdge& edge, int32_t word) const {
-    to.score -= look_ahead_[to.node];
+    to.score -= unfinished(to);
     to.node = 0;
+    to.letters = 0;
     edge.word = word;
     double other = options_.word_score;
     if (word == kUnknownWord) other += options_.unknown_score;
@@ -363,10 +382,20 @@ class BeamStream::State {
     const auto end = [&](std::optional<int32_t> word) {
       BeamHypothesis to = h;
       TraceEdge edge = edge_of(h, -1, 0.0F, false);
+      double end_score = 0.0;
       if (word && !end_word(to, edge, *word)) return;
       if (session_) {
-        const float score = session_->end_score(to.grammar);
+        float score = session_->end_score(to.grammar);
         if (!(score > -std::numeric_limits<float>::infinity())) return;
+        if (!word && options_.unfinished) {
+          const GrammarStep step = next(to.grammar, kUnknownWord);
+          const float known = score;
+          score = step.score + session_->end_score(step.state);
+          edge.other = static_cast<float>(options_.word_score + options_.unknown_score);
+          end_score = static_cast<double>(edge.other) +
+                      options_.lm_weight * static_cast<double>(score - known);
+          to.score += static_cast<double>(edge.other);
+        }
         edge.language += score;
         to.score += options_.lm_weight * static_cast<double>(score);
       }
@@ -376,7 +405,9 @@ class BeamStream::State {
         edge.hotword += refund;
         to.score += static_cast<double>(refund);
       }
-      out.push_back({edge, to.score, to.history});
+      // pyctcdecode takes the score of the end from the worst hypothesis with the same words.
+      const double rank = options_.unfinished ? -h.score : to.score;
+      out.push_back({edge, to.score, to.history, rank, end_score});
     };
     if (h.node == 0) {
       end({});
@@ -410,8 +441,7 @@ class BeamStream::State {
   SearchTrace trace_;
   SearchReport report_;
   // Of the current frame
-  std::vector<float> row_;
-  std::vector<TokenScore> tokens_;
+  FrameLabels frame_;
   BeamCandidates candidates_;
 };
 
@@ -436,9 +466,11 @@ std::vector<Transcript> BeamStream::finish(int64_t n, bool confidences) const {
                                   *std::ranges::max_element(ends, {}, &SearchTrace::Final::score))};
   else
     out = state_->trace().best(reading, ends, n);
-  const bool is_complete = state_->can_end();
+  const bool is_complete = state_->best_final_score() > kNegInf;
   for (Transcript& result : out) result.is_complete = is_complete;
-  if (confidences) state_->trace().set_confidences(reading, ends, out);
+  if (confidences)
+    state_->trace().set_confidences(reading, ends, state_->decoder().options().confidence_scale,
+                                    out);
   return out;
 }
 
@@ -455,9 +487,14 @@ Transcript BeamStream::partial() const {
   return out;
 }
 
-Graph BeamStream::lattice(double lattice_beam) const {
+double BeamStream::final_cost() const {
+  if (state_->is_empty()) return std::numeric_limits<double>::infinity();
+  return state_->best_path_score() - state_->best_final_score();
+}
+
+Graph BeamStream::lattice(double lattice_beam, bool acoustic) const {
   require(lattice_beam >= 0.0, "lattice", "the beam must be 0 or more, but it is ", lattice_beam);
-  return state_->trace().graph(state_->reading(), state_->finals(), lattice_beam);
+  return state_->trace().graph(state_->reading(), state_->finals(), lattice_beam, acoustic);
 }
 
 }  // namespace arcgrad

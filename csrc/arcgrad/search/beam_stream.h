@@ -31,9 +31,11 @@ class BeamStream {
   /// The best result so far, including a partial word at the end, and the number of its words and
   /// tokens that later frames cannot change.
   Transcript partial() const;
+  /// How much better the best path is than the best one that may end here; inf if none may.
+  double final_cost() const;
   /// All paths that are left if the input ended here: tokens as input labels by frame, words as
   /// output labels.
-  Graph lattice(double lattice_beam) const;
+  Graph lattice(double lattice_beam, bool acoustic) const;
 
  private:
   class State;

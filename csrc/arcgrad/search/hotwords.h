@@ -27,6 +27,8 @@ class HotwordMatcher {
   Advance next(uint32_t state, int32_t symbol) const;
   /// Takes back what partial matches got in advance.
   float finish(uint32_t state) const { return -nodes_[state].advance; }
+  /// Whether a state is inside of a phrase that has got something in advance.
+  bool is_inside(uint32_t state) const { return nodes_[state].advance != 0.0F; }
   /// The largest score of a step.
   float max_score() const { return max_score_; }
 

@@ -83,13 +83,14 @@ std::vector<Transcript> SearchTrace::best_histories(const Reading& reading,
     const uint64_t key = reading.is_open ? hash_words(follow(reading, end)) : end.history;
     const auto [at, is_new] = known.try_emplace(key, sums.size());
     if (is_new) {
-      sums.push_back({&end, end.score});
+      sums.push_back({&end, end.score - end.end_score});
       continue;
     }
     Sum& sum = sums[at->second];
-    if (end.score > sum.best->score) sum.best = &end;
-    sum.score = logadd(sum.score, end.score);
+    if (end.rank > sum.best->rank) sum.best = &end;
+    sum.score = logadd(sum.score, end.score - end.end_score);
   }
+  for (Sum& sum : sums) sum.score += sum.best->end_score;
   std::ranges::stable_sort(sums, std::greater(), &Sum::score);
   if (static_cast<int64_t>(sums.size()) > n) sums.resize(static_cast<size_t>(n));
   std::vector<Transcript> out;
@@ -191,9 +192,10 @@ std::vector<Transcript> SearchTrace::best(const Reading& reading, std::span<cons
   return out;
 }
 
-void SearchTrace::set_confidences(const Reading& reading, std::span<const Final> ends,
+void SearchTrace::set_confidences(const Reading& reading, std::span<const Final> ends, double scale,
                                   std::span<Transcript> results) const {
-  const std::vector<WeightedEdge> all = edges(reading.weights, ends);
+  std::vector<WeightedEdge> all = edges(reading.weights, ends);
+  for (WeightedEdge& e : all) e.weight *= scale;
   Buffer<double> from_start(num_nodes() + 1, kNegInf), to_end(num_nodes() + 1, kNegInf);
   from_start[0] = 0.0;
   to_end.back() = 0.0;
@@ -238,8 +240,8 @@ void SearchTrace::set_confidences(const Reading& reading, std::span<const Final>
     }
 }
 
-Graph SearchTrace::graph(const Reading& reading, std::span<const Final> ends,
-                         double lattice_beam) const {
+Graph SearchTrace::graph(const Reading& reading, std::span<const Final> ends, double lattice_beam,
+                         bool acoustic) const {
   const std::vector<WeightedEdge> all = edges(reading.weights, ends);
   const Buffer<double> to_end = scores_to_end(all, num_nodes() + 1);
   Arrays arrays;
@@ -272,7 +274,7 @@ Graph SearchTrace::graph(const Reading& reading, std::span<const Final> ends,
       arrays.olabel.push_back(word == TraceEdge::kNoWord ? kEpsilon
                               : word == kUnknownWord     ? reading.unknown_label
                                                          : word);
-      weights.push_back(e.weight);
+      weights.push_back(e.weight - (acoustic ? 0.0 : static_cast<double>(e.edge->acoustic)));
     }
   }
   return Graph::from_arrays(std::move(arrays), Weights::from(weights), false);

@@ -65,6 +65,9 @@ class SearchTrace {
     TraceEdge edge;
     double score;      // of the best path, or the sum of all
     uint64_t history;  // a hash of its words
+    /// Of several ends with the same words, the best one by `rank` gives the score of the end.
+    double rank;
+    double end_score = 0.0;  // what `score` has, and other ends with the same words may lack
   };
   struct OtherEdge {
     uint32_t dst;
@@ -81,6 +84,7 @@ class SearchTrace {
     best_.push_back(best);
     return static_cast<uint32_t>(best_.size() - 1);
   }
+  const TraceEdge& best_edge(uint32_t node) const { return best_[node]; }
   void add_other(uint32_t dst, const TraceEdge& edge) { others_.push_back({dst, edge}); }
   void end_frame() {
     first_node_.push_back(num_nodes());
@@ -110,10 +114,13 @@ class SearchTrace {
   std::vector<Transcript> best_histories(const Reading& reading, std::span<const Final> ends,
                                          int64_t n) const;
   /// Sets the confidence of each word: the probability of the paths that end the same word between
-  /// the ends of the words before and after it.
-  void set_confidences(const Reading& reading, std::span<const Final> ends,
+  /// the ends of the words before and after it. Probabilities are proportional to exp(scale *
+  /// score).
+  void set_confidences(const Reading& reading, std::span<const Final> ends, double scale,
                        std::span<Transcript> results) const;
-  Graph graph(const Reading& reading, std::span<const Final> ends, double lattice_beam) const;
+  /// All edges on paths within the beam. Without `acoustic`, weights lack the scores of the labels.
+  Graph graph(const Reading& reading, std::span<const Final> ends, double lattice_beam,
+              bool acoustic) const;
   /// The last node that the best paths to all of `nodes` have in common.
   uint32_t common_node(std::span<const uint32_t> nodes) const;
   /// The frame after which a node exists.

@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 
 from arcgrad import _core, _files
 from arcgrad.ngram import CompactModel, Model, load_compact
+from arcgrad.ngram.compact import KENLM
 
 from ._labels import SEPARATOR, Labels
+from ._models import KenLM, LanguageModel, NumberedModel
 
 # The number of words that a message lists.
 SHOWN = 10
@@ -27,12 +29,17 @@ class Lexicon(NamedTuple):
     spellings: dict[str, list[list[int]]] | None = None
 
 
-def read_model(lm: Any) -> CompactModel | _core.Graph | None:
+def read_model(lm: Any) -> CompactModel | _core.Graph | LanguageModel | None:
     """The language model of an argument."""
     if lm is None or isinstance(lm, CompactModel | _core.Graph):
         return lm
     if isinstance(lm, Model):
         return lm.compact()
+    if isinstance(lm, LanguageModel):
+        return lm
+    with open(lm, "rb") as file:
+        if file.read(len(KENLM)) == KENLM:
+            return KenLM(lm)
     return load_compact(lm)
 
 
@@ -85,8 +92,10 @@ def lexicon_of_model(op: str, lm: CompactModel, labels: Labels) -> Lexicon:
 
 
 def read_lexicon(op: str, lexicon: Any, labels: Labels) -> Lexicon:
-    """The lexicon of an argument: words, words with spellings, or a file of them."""
+    """The lexicon of an argument: words, words with spellings, a file of them, or read before."""
     place = ""
+    if isinstance(lexicon, Lexicon):
+        return lexicon
     if isinstance(lexicon, str | os.PathLike):
         place = f" in {os.fspath(lexicon)!r}"
         lexicon = _parse(op, lexicon)
@@ -177,7 +186,11 @@ def _stripped(way: list[int], labels: Labels) -> list[int]:
 
 
 def grammar(
-    op: str, lm: CompactModel | _core.Graph | None, lexicon: Lexicon, is_sum: bool
+    op: str,
+    lm: CompactModel | _core.Graph | LanguageModel | None,
+    lexicon: Lexicon,
+    is_sum: bool,
+    boundaries: bool,
 ) -> _core.Grammar | None:
     """The language model with the words of the lexicon."""
     if lm is None:
@@ -185,8 +198,15 @@ def grammar(
     if isinstance(lm, _core.Graph):
         semiring = "log" if is_sum else "tropical"
         return _core.Grammar.from_graph(lm, semiring, lexicon.tree.num_words)
+    if not isinstance(lm, CompactModel):
+        estimates: list[float] = []
+        if isinstance(lm, KenLM):
+            lm.has_boundaries = boundaries
+            estimates = lm.estimates(lexicon.words)
+        numbered = NumberedModel(lm, lexicon.words)
+        return _core.Grammar.from_object(numbered, estimates, isinstance(lm, KenLM))
     if not lexicon.has_own_numbers:
-        return _core.Grammar.from_model(lm, None, True, True)
+        return _core.Grammar.from_model(lm, None, boundaries, boundaries)
     numbers = lm.find(lexicon.words)
     missing = [word for word, i in zip(lexicon.words, numbers, strict=True) if i < 0]
     if missing and lm.unknown < 0:
@@ -194,7 +214,7 @@ def grammar(
             f"{op}: a language model without <unk> must have all words of the lexicon, but it "
             f"lacks {shown(missing)}"
         )
-    return _core.Grammar.from_model(lm, numbers, True, True)
+    return _core.Grammar.from_model(lm, numbers, boundaries, boundaries)
 
 
 def shown(words: Iterable[str]) -> str:

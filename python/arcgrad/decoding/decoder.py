@@ -6,7 +6,7 @@ import itertools
 import math
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,9 @@ from ._language import (
     read_model,
     shown,
 )
-from .hypothesis import Hypothesis, Partial, Token, Word
+from ._models import LanguageModel
+from .hypothesis import Hypothesis, Token, Word
+from .stream import Stream
 
 OP = "CTCDecoder"
 # The most spellings of a hotword in word pieces.
@@ -52,7 +54,8 @@ class CTCDecoder:
         labels: The names of the labels, with the blank.
         lm: A language model: an ARPA file or a file by :meth:`CompactModel.save`, a model of
             ``arcgrad.ngram``, or an acceptor whose labels are the indices of words (of labels,
-            without a lexicon). It is of labels if all its words are labels, else of words.
+            without a lexicon). It is of labels if all its words are labels, else of words. With a
+            lexicon, also a binary file of KenLM (extra ``kenlm``) or a :class:`LanguageModel`.
         lexicon: A list of words; a mapping from words to a spelling, or to several: lists of
             labels; or a file with a word and its labels on each line.
         alpha: The weight of the language model.
@@ -73,6 +76,9 @@ class CTCDecoder:
         max_tokens: The largest number of labels that are read in a frame.
         merge: ``"max"``: the score of a text is that of its best path. ``"sum"``: the sum over all
             its paths that the search keeps (prefix search).
+        boundaries: Whether the language model scores the begin and the end of a text.
+        confidence_scale: Confidences are posteriors of scores times this. Values below 1 make them
+            less sure; see :func:`calibration`.
         tokens: The rules by which frames spell labels; by default those of CTC.
 
     Raises:
@@ -90,10 +96,23 @@ class CTCDecoder:
     'cat'
     """
 
+    # What only the decoders for programs of other libraries change.
+    _search_options: ClassVar[dict[str, Any]] = {
+        "unfinished": None,
+        "compared_words": 0,
+        "like_flashlight": False,
+    }
+
     def __init__(
         self,
         labels: Sequence[str],
-        lm: str | os.PathLike[str] | CompactModel | Model | _core.Graph | None = None,
+        lm: str
+        | os.PathLike[str]
+        | CompactModel
+        | Model
+        | _core.Graph
+        | LanguageModel
+        | None = None,
         lexicon: str | os.PathLike[str] | Mapping[str, Any] | Sequence[str] | None = None,
         *,
         alpha: float = 0.5,
@@ -110,6 +129,8 @@ class CTCDecoder:
         token_beam: float = math.inf,
         max_tokens: int | None = None,
         merge: Literal["max", "sum"] = "max",
+        boundaries: bool = True,
+        confidence_scale: float = 1.0,
         tokens: Tokens | None = None,
     ) -> None:
         if merge not in ("max", "sum"):
@@ -126,6 +147,11 @@ class CTCDecoder:
         is_words = lexicon is not None or (
             isinstance(model, CompactModel) and not is_of_labels(model, own)
         )
+        if isinstance(model, LanguageModel) and lexicon is None:
+            raise ValueError(
+                f"{OP}: a language model that cannot list its words must have a lexicon, but it is "
+                "None"
+            )
         is_sum = merge == "sum"
         numbers = None
         if lexicon is not None:
@@ -150,9 +176,9 @@ class CTCDecoder:
         used: _core.Grammar | None
         if numbers is not None:
             assert isinstance(model, CompactModel)
-            used = _core.Grammar.from_model(model, numbers, True, True)
+            used = _core.Grammar.from_model(model, numbers, boundaries, boundaries)
         else:
-            used = grammar(OP, model, words, is_sum)
+            used = grammar(OP, model, words, is_sum, boundaries)
         phrases, boosts = self._phrases(hotwords, hotword_weight)
         self._decoder = _core.BeamDecoder(
             tokens,
@@ -172,7 +198,8 @@ class CTCDecoder:
             silence_score=silence_score,
             is_open=open_vocabulary,
             has_label_words=not is_words,
-            silence=-1,
+            confidence_scale=confidence_scale,
+            **self._search_options,
         )
 
     @property
@@ -232,6 +259,27 @@ class CTCDecoder:
         reports: list[dict[str, int]] = self._decoder.decode(examples, 1, False)[1]
         return reports
 
+    def pruning(self, log_probs: Any) -> dict[str, NDArray[np.int64]]:
+        """What the search of one example keeps and prunes at each frame.
+
+        Returns:
+            The entries of :meth:`report` as arrays over frames. :func:`plot_pruning` draws them.
+
+        >>> import arcgrad as ag, numpy as np
+        >>> decoder = ag.decoding.CTCDecoder(["", "a", "b"], max_active=2)
+        >>> decoder.pruning(np.zeros((4, 3)))["hypotheses"].tolist()
+        [2, 2, 2, 2]
+        """
+        array = self._array("pruning", log_probs, (2,))
+        stream = _core.BeamStream(self._decoder, False)
+        sums = {name: [count] for name, count in stream.report().items()}
+        for t in range(len(array)):
+            stream.push(array[t : t + 1])
+            for name, count in stream.report().items():
+                sums[name].append(count)
+        names = ("hypotheses", "below_beam", "beyond_active", "unread_tokens")
+        return {name: np.diff(sums[name]) for name in names}
+
     def lattice(self, log_probs: Any, lattice_beam: float = math.inf) -> _core.Graph:
         """All paths of one example that the search keeps, as a graph.
 
@@ -240,7 +288,8 @@ class CTCDecoder:
         the weighted sums of all scores.
 
         Args:
-            log_probs: Scores ``[T, C]``.
+            log_probs: Scores ``[T, C]``, or emissions: a dense linear graph, which gets the
+                gradients of the lattice.
             lattice_beam: Arcs on no path within this distance of the best path are dropped.
 
         >>> import arcgrad as ag, numpy as np
@@ -250,8 +299,18 @@ class CTCDecoder:
         [1, 2]
         """
         stream = _core.BeamStream(self._decoder, True)
-        stream.push(self._array("lattice", log_probs, (2,)))
-        return stream.lattice(lattice_beam)
+        if not isinstance(log_probs, _core.Graph):
+            stream.push(self._array("lattice", log_probs, (2,)))
+            return stream.lattice(lattice_beam, True)
+        count, frames = len(self._labels.names), log_probs.num_nodes() - 1
+        if frames < 0 or log_probs.num_arcs() != frames * count:
+            raise ValueError(
+                f"lattice: emissions must be a dense linear graph of {count} labels, but they have "
+                f"{log_probs.num_nodes()} nodes and {log_probs.num_arcs()} arcs"
+            )
+        scores = np.asarray(log_probs.weights_view()).reshape(frames, count)
+        stream.push(self._array("lattice", scores, (2,)))
+        return _core.compose(log_probs, stream.lattice(lattice_beam, False))
 
     def stream(self, nbest: int = 1, *, confidences: bool = False) -> Stream:
         """A search that reads frames as they come.
@@ -396,54 +455,3 @@ class CTCDecoder:
                 part.append(i)
         end_word()
         return words
-
-
-class Stream:
-    """A search that reads frames as they come; see :meth:`CTCDecoder.stream`.
-
-    >>> import arcgrad as ag
-    >>> stream = ag.decoding.CTCDecoder(["", "a", "b"]).stream()
-    >>> stream.num_frames
-    0
-    """
-
-    def __init__(self, decoder: CTCDecoder, nbest: int = 1, confidences: bool = False) -> None:
-        if nbest < 1:
-            raise ValueError(f"stream: nbest must be 1 or more, but it is {nbest}")
-        self._decoder, self._nbest, self._confidences = decoder, nbest, confidences
-        self._stream = _core.BeamStream(decoder._decoder, nbest > 1 or confidences)
-
-    @property
-    def num_frames(self) -> int:
-        """How many frames were read."""
-        count: int = self._stream.num_frames()
-        return count
-
-    def push(self, log_probs: Any) -> Partial:
-        """Reads frames ``[T, C]``; returns what is recognized so far."""
-        self._stream.push(self._decoder._array("push", log_probs, (2,)))
-        return self.partial()
-
-    def partial(self) -> Partial:
-        """The best text so far, and the part of it that later frames cannot change."""
-        decoder = self._decoder
-        result = self._stream.partial()
-        tokens, words, stable_words, stable_tokens = result[5:]
-        labels = [token[0] for token in tokens]
-        if not decoder._is_words:
-            text = decoder._labels.text(labels)
-            return Partial(text, decoder._labels.text(labels[:stable_tokens]))
-        named = [decoder._word(word, list(map(Token._make, tokens)), False).text for word in words]
-        rest = decoder._labels.text(labels[words[-1][2] if words else 0 :])
-        text = " ".join([*named, rest] if rest else named)
-        return Partial(text, " ".join(named[:stable_words]))
-
-    def finish(self) -> list[Hypothesis]:
-        """The results if the input ended here: those of :meth:`CTCDecoder.decode`."""
-        found = self._stream.finish(self._nbest, self._confidences)
-        return [self._decoder._hypothesis(result, self._confidences) for result in found]
-
-    def report(self) -> dict[str, int]:
-        """What was read and pruned so far, as :meth:`CTCDecoder.report` describes it."""
-        report: dict[str, int] = self._stream.report()
-        return report

@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from arcgrad._arguments import checked
 
@@ -52,6 +52,12 @@ class LexiconDecoderOptions:
     sil_score: float = 0.0
     log_add: bool = False
     criterion_type: Any = None
+
+
+class _LexiconDecoder(CTCDecoder):
+    _search_options: ClassVar[dict[str, Any]] = CTCDecoder._search_options | {
+        "like_flashlight": True
+    }
 
 
 @checked
@@ -101,7 +107,7 @@ def decoder(
     if lexicon is None:
         raise ValueError("decoder: LexiconDecoderOptions must have a lexicon, but it is None")
     is_open = options.unk_score > -math.inf
-    return CTCDecoder(
+    return _LexiconDecoder(
         tokens,
         lm,
         lexicon,

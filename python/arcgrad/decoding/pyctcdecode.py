@@ -18,11 +18,12 @@ from arcgrad import _core
 from arcgrad._arguments import checked, checked_class
 from arcgrad.ngram import CompactModel
 
-from ._labels import Labels
-from ._language import read_model, shown
+from ._labels import BEGIN, Labels
+from ._language import Lexicon, lexicon_of_model, read_model, shown
 from .decoder import CTCDecoder
 from .hypothesis import Hypothesis
 
+OP = "build_ctcdecoder"
 # The least probability of a label.
 LEAST = math.log(1e-15)
 PAD = re.compile(r"[<\[]pad[>\]]", re.IGNORECASE)
@@ -65,7 +66,7 @@ def build_ctcdecoder(
         alpha: The weight of the model.
         beta: The score of a word.
         unk_score_offset: The decimal logarithm that is added for an unknown word.
-        lm_score_boundary: Must be true: the model scores the begin and the end of a text.
+        lm_score_boundary: Whether the model scores the begin and the end of a text.
 
     >>> import numpy as np
     >>> from arcgrad.decoding.pyctcdecode import build_ctcdecoder
@@ -92,43 +93,61 @@ class BeamSearchDecoderCTC:
         unk_score_offset: float,
         lm_score_boundary: bool,
     ) -> None:
-        op = "build_ctcdecoder"
-        if not lm_score_boundary:
-            raise ValueError(f"{op}: lm_score_boundary must be True, but it is False")
         names = ["" if PAD.fullmatch(name) else name for name in labels]
         if "" not in names:
             names = ["" if name == "_" else name for name in names]
         if "" not in names:
             names.append("")
-        self._labels = Labels(op, names, names.index(""), None)
+        self._labels = Labels(OP, names, names.index(""), None)
         lm = read_model(model)
         assert lm is None or isinstance(lm, CompactModel)
-        self._options: dict[str, Any] = {"blank": names.index(""), "merge": "sum"}
-        if lm is not None:
-            known = list(dict.fromkeys(unigrams)) if unigrams is not None else lm.words()
-            self._options |= {
-                "lm": lm,
-                "lexicon": self._spelled(lm, known) if unigrams is not None else None,
-                "alpha": alpha,
-                "beta": beta,
-                "open_vocabulary": True,
-                "unknown_score": alpha * unk_score_offset * math.log(10),
-            }
+        self._lm: CompactModel | None = lm
+        self._lexicon = self._read_words(unigrams)
+        self._parameters: dict[str, Any] = {
+            "alpha": alpha,
+            "beta": beta,
+            "unk_score_offset": unk_score_offset,
+            "lm_score_boundary": lm_score_boundary,
+        }
         self._decoders: dict[Any, CTCDecoder] = {}
 
-    def _spelled(self, lm: CompactModel, unigrams: list[str]) -> list[str]:
-        """The words that the model has and the labels can spell."""
-        known = [word for word, i in zip(unigrams, lm.find(unigrams), strict=True) if i >= 0]
-        _, bad = _core.LexiconTree.from_words(
-            known, self._labels.spelling_names(), self._labels.prefix
-        )
+    def _read_words(self, unigrams: Iterable[str] | None) -> Lexicon:
+        """The known words: those that the model has and the labels can spell."""
+        lm = self._lm
+        if lm is None or not self._labels.has_words:
+            return Lexicon([], _core.LexiconTree([], []), True)
+        if unigrams is None:
+            return lexicon_of_model(OP, lm, self._labels)
+        listed = list(dict.fromkeys(unigrams))
+        known = [word for word, i in zip(listed, lm.find(listed), strict=True) if i >= 0]
+        names, prefix = self._labels.spelling_names(), self._labels.prefix
+        _, bad = _core.LexiconTree.from_words(known, names, prefix)
         if bad:
             warnings.warn(
-                f"build_ctcdecoder: the labels cannot spell {shown([known[i] for i in bad])}; "
-                "these unigrams never occur",
-                stacklevel=4,
+                f"{OP}: the labels cannot spell {shown([known[i] for i in bad])}; these unigrams "
+                "never occur",
+                stacklevel=5,
             )
-        return [word for i, word in enumerate(known) if i not in {*bad}]
+        known = [word for i, word in enumerate(known) if i not in {*bad}]
+        tree, _ = _core.LexiconTree.from_words(known, names, prefix)
+        return Lexicon(known, tree, True)
+
+    def reset_params(
+        self,
+        alpha: float | None = None,
+        beta: float | None = None,
+        unk_score_offset: float | None = None,
+        lm_score_boundary: bool | None = None,
+    ) -> None:
+        """Changes parameters of the language model."""
+        given = {
+            "alpha": alpha,
+            "beta": beta,
+            "unk_score_offset": unk_score_offset,
+            "lm_score_boundary": lm_score_boundary,
+        }
+        self._parameters |= {name: value for name, value in given.items() if value is not None}
+        self._decoders.clear()
 
     def decode(
         self,
@@ -142,7 +161,7 @@ class BeamSearchDecoderCTC:
     ) -> str:
         """The best text of one example ``[T, C]`` of logits, probabilities or their logarithms."""
         found = self._beams(
-            [logits], 1, beam_width, beam_prune_logp, token_min_logp, hotwords, hotword_weight
+            [logits], 1, beam_width, beam_prune_logp, token_min_logp, True, hotwords, hotword_weight
         )
         return found[0][0].text
 
@@ -157,13 +176,17 @@ class BeamSearchDecoderCTC:
         hotword_weight: float = 10.0,
         lm_start_state: None = None,
     ) -> list[OutputBeam]:
-        """The best results of one example, best first; ``prune_history`` has no effect."""
+        """The best results of one example, best first.
+
+        With ``prune_history``, results with words that the model has forgotten are not kept apart.
+        """
         return self._beams(
             [logits],
             beam_width,
             beam_width,
             beam_prune_logp,
             token_min_logp,
+            prune_history,
             hotwords,
             hotword_weight,
         )[0]
@@ -180,7 +203,8 @@ class BeamSearchDecoderCTC:
     ) -> list[str]:
         """The best text of each example, on all threads; ``pool`` is not used."""
         found = self._beams(
-            logits_list, 1, beam_width, beam_prune_logp, token_min_logp, hotwords, hotword_weight
+            *(logits_list, 1, beam_width, beam_prune_logp, token_min_logp, True),
+            *(hotwords, hotword_weight),
         )
         return [beams[0].text for beams in found]
 
@@ -202,6 +226,7 @@ class BeamSearchDecoderCTC:
             beam_width,
             beam_prune_logp,
             token_min_logp,
+            prune_history,
             hotwords,
             hotword_weight,
         )
@@ -213,31 +238,63 @@ class BeamSearchDecoderCTC:
         beam_width: int,
         beam_prune_logp: float,
         token_min_logp: float,
+        prune_history: bool,
         hotwords: Iterable[str] | None,
         hotword_weight: float,
     ) -> list[list[OutputBeam]]:
         # Each word of a phrase is a hotword.
         words = tuple(dict.fromkeys(word for phrase in hotwords or () for word in phrase.split()))
-        decoder = self._decoder(beam_width, -beam_prune_logp, words, hotword_weight)
+        decoder = self._decoder(beam_width, -beam_prune_logp, prune_history, words, hotword_weight)
         scores = [self._log_probs(logits, token_min_logp) for logits in examples]
         found = decoder.decode(scores, nbest=nbest) if scores else []
-        return [[_beam(result) for result in results] for results in found]
+        return [
+            [_beam(one) for one in results if one.score >= results[0].score + beam_prune_logp]
+            for results in found
+        ]
 
     def _decoder(
-        self, width: int, beam: float, words: tuple[str, ...], weight: float
+        self, width: int, beam: float, forgets: bool, words: tuple[str, ...], weight: float
     ) -> CTCDecoder:
-        key = (width, beam, words, weight)
+        key = (width, beam, forgets, words, weight)
         if key not in self._decoders:
             if len(self._decoders) >= MOST_KEPT:
                 self._decoders.clear()
-            self._decoders[key] = CTCDecoder(
-                self._labels.names,
-                hotwords=dict.fromkeys(words, weight) or None,
-                beam=beam,
-                max_active=width,
-                **self._options,
-            )
+            self._decoders[key] = self._new_decoder(width, beam, forgets, words, weight)
         return self._decoders[key]
+
+    def _new_decoder(
+        self, width: int, beam: float, forgets: bool, words: tuple[str, ...], weight: float
+    ) -> CTCDecoder:
+        own, lm = self._labels, self._lm
+        options: dict[str, Any] = {"blank": own.blank, "beam": beam, "max_active": width}
+        spelled = [word for word in words if _core.spell(word, own.spelling_names(), own.prefix)]
+        options["hotwords"] = dict.fromkeys(spelled, weight) or None
+        if not own.has_words:
+            return CTCDecoder(own.names, merge="sum", **options)
+        alpha, beta, offset, boundaries = self._parameters.values()
+        unknown = 0.0
+        if lm is not None:
+            # KenLM gives unknown words this score if the model has none.
+            unknown = alpha * (offset + (0.0 if lm.unknown >= 0 else -100.0)) * math.log(10)
+            options |= {"lm": lm, "alpha": alpha, "boundaries": boundaries}
+        letters = [len(name.replace(BEGIN, "")) for name in own.names]
+        num_compared = 1 if lm is None else max(1, len(lm.sizes) - 1)
+
+        class Search(CTCDecoder):
+            _search_options = CTCDecoder._search_options | {
+                "unfinished": (offset if lm is not None else 0.0, letters),
+                "compared_words": num_compared if forgets else 0,
+            }
+
+        return Search(
+            own.names,
+            lexicon=self._lexicon,  # type: ignore[arg-type]
+            beta=beta if lm is not None else 0.0,
+            open_vocabulary=True,
+            unknown_score=unknown,
+            merge="sum",
+            **options,
+        )
 
     def _log_probs(self, logits: Any, least: float) -> NDArray[Any]:
         """Log-probabilities; labels below `least` are -inf, apart from the best of a frame."""

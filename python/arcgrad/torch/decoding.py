@@ -63,6 +63,20 @@ class CTCDecoder(decoding.CTCDecoder):
     def _array(self, op: str, values: Any, dims: tuple[int, ...]) -> Any:
         return super()._array(op, _to_numpy(values), dims)
 
+    def lattice(self, log_probs: Any, lattice_beam: float = math.inf) -> ag.Graph:
+        """As :meth:`arcgrad.decoding.CTCDecoder.lattice`; a tensor gets the gradients.
+
+        >>> import torch, arcgrad as ag, arcgrad.torch as agt
+        >>> log_probs = torch.eye(3)[[0, 1, 2]].log_softmax(-1).requires_grad_()
+        >>> lattice = agt.CTCDecoder(["", "a", "b"]).lattice(log_probs)
+        >>> agt.tensor(ag.forward_score(lattice)).sum().backward()
+        >>> [round(x, 3) for x in log_probs.grad.sum(-1).tolist()]
+        [1.0, 1.0, 1.0]
+        """
+        if isinstance(log_probs, Tensor) and log_probs.dim() == 2 and log_probs.requires_grad:
+            log_probs = borrow("lattice", log_probs, None, True)[0]
+        return super().lattice(log_probs, lattice_beam)
+
     def _examples(self, op: str, log_probs: Any, lengths: Any) -> Any:
         return super()._examples(op, log_probs, _to_numpy(lengths))
 
