@@ -7,6 +7,7 @@ import re
 
 import numpy as np
 import pytest
+from gradients import like
 from hypothesis import given
 from strategies import graphs
 from tools import build, snapshot, weights
@@ -245,3 +246,43 @@ def test_gtn_refuses_node_weights():
             call(gtn.Graph(weighted()))
     with pytest.raises(ValueError, match="savetxt: the graph must have no node weights"):
         gtn.savetxt("unused", weighted())
+
+
+@pytest.mark.parametrize("cyclic", [False, True])
+@pytest.mark.parametrize("scale", [1.0, 300.0, 1e4])
+def test_weights_of_any_size_equal_those_of_epsilon_arcs(scale, cyclic):
+    rng = np.random.default_rng(5)
+    count = 40
+    pairs = [(s, s + d) for s in range(count) for d in (1, 2) if s + d < count]
+    if cyclic:
+        pairs += [(s + 1, s) for s in range(0, count - 1, 7)]
+    start, accept = [0, 3, 17], [5, 30, 39]
+    arc_weights = rng.normal(size=len(pairs)) - 2.0
+    ends = scale * rng.normal(size=6)
+    src, dst = np.array(pairs).T
+    graph = ag.Graph.from_arrays(
+        src,
+        dst,
+        src % 3,
+        weight=arc_weights,
+        start=start,
+        accept=accept,
+        start_weights=ends[:3],
+        accept_weights=ends[3:],
+        num_nodes=count,
+        calc_grad=True,
+    )
+    arcs = [(s, d, s % 3, s % 3, w) for (s, d), w in zip(pairs, arc_weights, strict=True)]
+    arcs += [(count, n, -1, -1, w) for n, w in zip(start, ends[:3], strict=True)]
+    arcs += [(n, count + 1, -1, -1, w) for n, w in zip(accept, ends[3:], strict=True)]
+    explicit = build(count + 2, {count}, {count + 1}, arcs)
+    vector = np.cos(np.arange(len(arcs)))
+    for score in (ag.forward_score, ag.viterbi_score):
+        results = []
+        for g in (graph, explicit):
+            total = score(g)
+            (gradient,) = ag.grad(total, [g])
+            (product,) = ag.hvp(score(g), [g], [like(g, vector)])
+            results.append((total.item(), weights(gradient), weights(product)))
+        for one, other in zip(*results, strict=True):
+            assert one == pytest.approx(other, rel=1e-9, abs=1e-9)

@@ -57,6 +57,13 @@ double in_sum(double term, int64_t unit, int64_t sum_unit) {
   return term * kInSum[index < 6 ? index : 6];
 }
 
+/// Brings a value above 0 between kLow and kHigh.
+void normalize(double& value, int64_t& unit) {
+  if (value == 0.0) return;
+  for (; value > kHigh; value *= kDown) ++unit;
+  for (; value < kLow; value *= kUp) --unit;
+}
+
 /// Calls `f` with the truth value as a type.
 template <class F>
 decltype(auto) choose(bool value, F f) {
@@ -87,30 +94,47 @@ bool reaches_far(const Adjacency& out) {
 }
 
 std::optional<AcyclicForward> AcyclicForward::run(const Adjacency& out, const Weights& weights,
-                                                  std::span<const int32_t> sources, bool keep) {
+                                                  std::span<const int32_t> sources,
+                                                  int32_t source_weights, bool keep) {
   AcyclicForward forward(out);
   forward.sums_.resize(out.offset.size() - 1);
+  if (!forward.set_sources(weights, sources, source_weights)) return std::nullopt;
   forward.reaches_far_ = reaches_far(out);
   if (keep) forward.terms_ = Weights::uninitialized(weights.size(), DType::float64);
   const bool is_done = dispatch(weights.dtype(), [&](auto kind) {
     const auto* weight = weights.view<decltype(kind)>().data();
     return choose(keep, [&](auto kept) {
       return choose(forward.reaches_far_,
-                    [&](auto is_far) { return forward.push<kept(), is_far()>(weight, sources); });
+                    [&](auto is_far) { return forward.push<kept(), is_far()>(weight); });
     });
   });
   if (!is_done) return std::nullopt;
   return forward;
 }
 
+bool AcyclicForward::set_sources(const Weights& weights, std::span<const int32_t> sources,
+                                 int32_t first_weight) {
+  for (int32_t n : sources) sums_[n] = {1.0, 0};
+  if (first_weight < 0) return true;
+  for (int32_t n : sources) {
+    const int32_t index = first_weight + static_cast<int32_t>(sources_.size());
+    const double w = weights[index];
+    NodeSum term{0.0, 0};
+    if (!plain_exp(&w, 1, &term.value)) return false;
+    normalize(term.value, term.unit);
+    sums_[n] = term.value > 0.0 ? term : NodeSum{};
+    sources_.push_back({n, index, sums_[n]});
+  }
+  return true;
+}
+
 template <bool keep, bool is_far, class T>
-bool AcyclicForward::push(const T* weight, std::span<const int32_t> sources) {
+bool AcyclicForward::push(const T* weight) {
   constexpr int32_t kBlock = 512;
   const int32_t *offset = out_->offset.data(), *dst = out_->node.data();
   const int32_t num_nodes = this->num_nodes(), num_arcs = offset[num_nodes];
   NodeSum* const sums = sums_.data();
   double* const terms = keep ? terms_.fill<double>().data() : nullptr;
-  for (int32_t n : sources) sums[n] = {1.0, 0};
   Buffer<double> exps;
   InterruptPoll poll;
   for (int32_t begin = 0, end; begin < num_nodes; begin = end) {
@@ -130,8 +154,7 @@ bool AcyclicForward::push(const T* weight, std::span<const int32_t> sources) {
         continue;
       }
       if (value > kHigh || value < kLow) [[unlikely]] {
-        for (; value > kHigh; value *= kDown) ++unit;
-        for (; value < kLow; value *= kUp) --unit;
+        normalize(value, unit);
         sums[s] = {value, unit};
       }
       [[maybe_unused]] const int32_t ahead = last + kAhead <= num_arcs ? kAhead : 0;
@@ -164,7 +187,7 @@ double AcyclicForward::score(int32_t node) const {
 void AcyclicForward::add_vjp(const Buffer<double>& seed, Gradient& grad) const {
   const bool is_unset = grad.take_unset();
   dispatch(grad.dtype(), [&](auto kind) {
-    auto* out = grad.sum().fill<decltype(kind)>().data();
+    const auto out = grad.sum().fill<decltype(kind)>();
     choose(is_unset, [&](auto set) {
       choose(reaches_far_, [&](auto is_far) { pull<set(), is_far()>(seed, out); });
     });
@@ -172,7 +195,8 @@ void AcyclicForward::add_vjp(const Buffer<double>& seed, Gradient& grad) const {
 }
 
 template <bool set, bool is_far, class T>
-void AcyclicForward::pull(const Buffer<double>& seed, T* out) const {
+void AcyclicForward::pull(const Buffer<double>& seed, std::span<T> grad) const {
+  T* const out = grad.data();
   const int32_t *offset = out_->offset.data(), *dst = out_->node.data();
   const double* terms = terms_.view<double>().data();
   Buffer<NodeFlow> flows(sums_.size());  // written as nodes are visited
@@ -208,6 +232,13 @@ void AcyclicForward::pull(const Buffer<double>& seed, T* out) const {
     }
     flow[s] = {mass * inverse, unit};
   }
+  if constexpr (set)
+    std::ranges::fill(grad.subspan(static_cast<size_t>(offset[num_nodes()])), T{0});
+  for (const SourceTerm& source : sources_) {
+    const NodeFlow& to = flow[source.node];
+    out[source.weight] +=
+        static_cast<T>(to.mass * in_sum(source.term.value, source.term.unit, to.unit));
+  }
 }
 
 Buffer<double> AcyclicForward::jvp(const Weights& tangent) const {
@@ -218,6 +249,8 @@ Buffer<double> AcyclicForward::jvp(const Weights& tangent) const {
   for (NodeSum& mean : means) mean.value = 0.0;
   dispatch(tangent.dtype(), [&](auto kind) {
     const auto* arc_tangent = tangent.view<decltype(kind)>().data();
+    for (const auto& [n, weight, term] : sources_)
+      means[n].value = in_sum(term.value, term.unit, means[n].unit) * arc_tangent[weight];
     for (int32_t s = 0; s < num_nodes(); ++s) {
       if (s % kNodesPerPoll == kNodesPerPoll - 1) [[unlikely]]
         poll_interrupt();
@@ -268,6 +301,12 @@ void AcyclicForward::add_vjp_tangent(const Buffer<double>& seed, const Buffer<do
           out[k] += static_cast<T>(factor * g);
         }
         flow[s] = {mass / value, mass_tangent / value, score_tangent[s], unit};
+      }
+      for (const auto& [n, weight, source] : sources_) {
+        const DualFlow& to = flow[n];
+        const double term = in_sum(source.value, source.unit, to.unit);
+        const double change = arc_tangent[weight] - to.score_tangent;
+        out[weight] += static_cast<T>(factor * term * (to.mass_tangent + to.mass * change));
       }
     });
   });

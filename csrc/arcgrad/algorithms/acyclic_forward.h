@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "arcgrad/autograd/rule.h"
 #include "arcgrad/core/topology.h"
@@ -24,10 +25,11 @@ inline void prefetch_far(const void* address) { __builtin_prefetch(address, 0, 2
 class AcyclicForward {
  public:
   /// Returns nothing if the magnitude of a finite weight exceeds kPlainExp, or if a weight is NaN
-  /// or +inf. Arc k must be in slot k of `out`, which must outlive the result. `keep` stores what
-  /// the derivatives need.
+  /// or +inf. Arc k must be in slot k of `out`, which must outlive the result. `source_weights` is
+  /// as in PathOptions. `keep` stores what the derivatives need.
   static std::optional<AcyclicForward> run(const Adjacency& out, const Weights& weights,
-                                           std::span<const int32_t> sources, bool keep);
+                                           std::span<const int32_t> sources, int32_t source_weights,
+                                           bool keep);
 
   double score(int32_t node) const;
   // Derivatives: see PathScores.
@@ -51,16 +53,24 @@ class AcyclicForward {
   /// The unit of an empty sum: below all others.
   static constexpr int64_t kNoUnit = -(int64_t{1} << 40);
 
+  /// The term that a source with a weight adds to the sum of its node.
+  struct SourceTerm {
+    int32_t node, weight;  // the index of the weight
+    NodeSum term;
+  };
+
   explicit AcyclicForward(const Adjacency& out) : out_(&out) {}
+  bool set_sources(const Weights& weights, std::span<const int32_t> sources, int32_t first_weight);
   int32_t num_nodes() const { return static_cast<int32_t>(sums_.size()); }
   template <bool keep, bool is_far, class T>
-  bool push(const T* weight, std::span<const int32_t> sources);
+  bool push(const T* weight);
   template <bool set, bool is_far, class T>
-  void pull(const Buffer<double>& seed, T* out) const;
+  void pull(const Buffer<double>& seed, std::span<T> out) const;
 
   const Adjacency* out_;
   bool reaches_far_ = false;
   Buffer<NodeSum> sums_;
+  std::vector<SourceTerm> sources_;  // empty if sources have no weights
   /// For each arc the term it adds to its destination, in the unit of its source. Stored as Weights
   /// because these buffers are recycled.
   Weights terms_;

@@ -66,22 +66,35 @@ std::vector<Graph> ViterbiScoreRule::record(std::span<const Graph> deltas,
 }  // namespace
 
 BestPath find_best_path(const char* op, const Graph& graph) {
-  const TopologyPtr& topology = expanded(graph.topology_ptr());
-  const Topology& t = *topology;
-  const PathScores scores(topology, graph.weights(), t.accept(),
+  const Topology& t = graph.topology();
+  const bool is_weighted = t.has_node_weights();
+  std::vector<double> start_weights;
+  std::vector<int32_t> possible;
+  if (is_weighted) {
+    start_weights = graph.start_weights();
+    possible = possible_ends(t.start(), start_weights);
+  }
+  const PathScores scores(graph.topology_ptr(), graph.weights(), t.accept(),
                           {.op = op,
                            .direction = Direction::reverse,
                            .semiring = Semiring::tropical,
-                           .targets = t.start()});
+                           .source_weights = is_weighted ? t.first_accept_weight() : -1,
+                           .targets = is_weighted ? possible : t.start()});
   BestPath path;
-  for (int32_t n : t.start()) {
-    const double score = scores.score(n);
+  int32_t start_weight = -1;
+  for (size_t k = 0; k < t.start().size(); ++k) {
+    const int32_t n = t.start()[k];
+    const double score = scores.score(n) + (is_weighted ? start_weights[k] : 0.0);
     if (score == kNegInf || score < path.score) continue;
-    if (score == path.score && !scores.precedes(n, path.start)) continue;
+    // Start weights are in the order of their nodes; without them, the first arcs decide.
+    if (score == path.score && (is_weighted || !scores.precedes(n, path.start))) continue;
     path.score = score;
     path.start = n;
+    start_weight = t.first_start_weight() + static_cast<int32_t>(k);
   }
-  if (path.start >= 0) path.arcs = scores.best_path(path.start);
+  if (path.start < 0) return path;
+  path.arcs = scores.best_path(path.start);
+  if (is_weighted) path.arcs.insert(path.arcs.begin(), start_weight);
   return path;
 }
 

@@ -14,7 +14,7 @@ namespace arcgrad {
 struct BestPath {
   double score = kNegInf;  // -inf if there is no path
   int32_t start = -1;      // its first node
-  Column arcs;             // of expanded(): with node weights, the first and the last are such
+  Column arcs;             // with node weights, the first and the last are those of its ends
 };
 
 /// The best path over the arcs of a graph. Ties: the path with the smallest arc ids, where the
@@ -28,15 +28,15 @@ Graph viterbi_path_of_arcs(const char* op, const Graph& graph);
 
 /// A chain with these labels on both sides.
 Arrays chain_arrays(Column labels);
-/// Of a path in expanded(topology), moves the start weight behind the arcs, where the weights of a
+/// Moves the start weight of a path from before its arcs to behind them, where the weights of a
 /// graph have it.
 void move_start_weight(const Topology& topology, std::span<int32_t> of_path);
 /// A chain with the labels of these arcs, which node weights follow if the topology has them.
 Arrays path_arrays(const Topology& topology, std::span<const int32_t> weights);
 /// Records the score of a path over the arcs of `graph`.
 Graph record_path_score(const char* op, const Graph& graph, BestPath path);
-/// Records an op that selects a path: a chain of these arcs of `graph` with their weights. The
-/// arcs are a path in expanded().
+/// Records an op that selects a path: a chain of these arcs of `graph` with their weights. With
+/// node weights, the first and the last are those of its ends.
 Graph record_path(const char* op, const Graph& graph, Column arcs);
 
 }  // namespace arcgrad

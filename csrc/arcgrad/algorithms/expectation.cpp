@@ -29,7 +29,7 @@ Weights to_tangent(const char* op, const Graph& graph, const Weights& costs) {
     const double cost = costs[a];
     const bool is_possible = weights[a] > kNegInf;
     require(!is_possible || std::isfinite(cost), op, "costs must be finite, but that of ",
-            describe_weight(expanded(graph.topology()), a), " is ", cost);
+            describe_weight(graph.topology(), a), " is ", cost);
     out[a] = is_possible ? cost : 0.0;
   }
   return tangent;

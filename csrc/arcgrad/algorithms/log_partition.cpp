@@ -7,7 +7,8 @@
 
 // With Z the sum over accepted paths of exp(score), the gradient of log Z is the posterior of each
 // arc, and the Hessian times a tangent is the tangent of the posteriors. Both come from PathScores,
-// seeded at each accept node with the probability of ending there.
+// seeded at each accept node with the probability of ending there. That probability is also the
+// gradient of the accept weight.
 
 namespace arcgrad {
 namespace {
@@ -49,17 +50,35 @@ class ForwardScoreRule final : public Rule {
 
 }  // namespace
 
-LogPartition::LogPartition(const char* op, const Graph& graph, bool keep)
-    : LogPartition(op, expanded(graph.topology_ptr()), graph.weights(), keep) {}
+namespace {
 
-LogPartition::LogPartition(const char* op, const TopologyPtr& topology, const Weights& weights,
-                           bool keep)
-    : scores_(topology, weights, topology->start(),
-              {.op = op, .keep = keep, .targets = topology->accept()}) {
-  const auto accept = topology->accept();
-  accept_.assign(accept.begin(), accept.end());
+PathScores path_scores(const char* op, const Graph& graph, bool keep) {
+  const Topology& t = graph.topology();
+  PathOptions options{.op = op, .keep = keep};
+  options.targets = t.accept();
+  std::vector<int32_t> possible;
+  if (t.has_node_weights()) {
+    options.source_weights = t.first_start_weight();
+    possible = possible_ends(t.accept(), graph.accept_weights());
+    options.targets = possible;
+  }
+  return {graph.topology_ptr(), graph.weights(), t.start(), options};
+}
+
+}  // namespace
+
+LogPartition::LogPartition(const char* op, const Graph& graph, bool keep)
+    : scores_(path_scores(op, graph, keep)) {
+  const Topology& t = graph.topology();
+  accept_.assign(t.accept().begin(), t.accept().end());
+  if (t.has_node_weights()) first_accept_weight_ = t.first_accept_weight();
+  for (int32_t n : accept_) posterior_.push_back(scores_.score(n));
+  if (t.has_node_weights()) {
+    const std::vector<double> weights = graph.accept_weights();
+    for (size_t i = 0; i < weights.size(); ++i) posterior_[i] += weights[i];
+  }
   double top = kNegInf;
-  for (int32_t n : accept_) top = std::max(top, posterior_.emplace_back(scores_.score(n)));
+  for (const double score : posterior_) top = std::max(top, score);
   if (top == kNegInf) {
     std::ranges::fill(posterior_, 0.0);
     return;
@@ -77,24 +96,39 @@ Buffer<double> LogPartition::seed(double factor) const {
   return seed;
 }
 
-double LogPartition::mean(const Buffer<double>& score_tangent) const {
+std::vector<double> LogPartition::end_tangents(const Buffer<double>& score_tangent,
+                                               const Weights& tangent) const {
+  std::vector<double> out;
+  for (size_t i = 0; i < accept_.size(); ++i)
+    out.push_back(
+        score_tangent[accept_[i]] +
+        (first_accept_weight_ < 0 ? 0.0 : tangent[first_accept_weight_ + static_cast<int64_t>(i)]));
+  return out;
+}
+
+double LogPartition::mean(std::span<const double> end_tangents) const {
   double mean = 0.0;
-  for (size_t i = 0; i < accept_.size(); ++i) mean += posterior_[i] * score_tangent[accept_[i]];
+  for (size_t i = 0; i < accept_.size(); ++i) mean += posterior_[i] * end_tangents[i];
   return mean;
 }
 
 void LogPartition::add_posteriors(double factor, Gradient& grad) const {
   scores_.add_vjp(seed(factor), grad);
+  add_to_accept_weights(grad.sum(), [&](size_t i) { return factor * posterior_[i]; });
 }
 
-double LogPartition::jvp(const Weights& tangent) const { return mean(scores_.jvp(tangent)); }
+double LogPartition::jvp(const Weights& tangent) const {
+  return mean(end_tangents(scores_.jvp(tangent), tangent));
+}
 
 void LogPartition::add_hvp(const Weights& tangent, double factor, Weights& grad) const {
   const Buffer<double> score_tangent = scores_.jvp(tangent);
-  const double centre = mean(score_tangent);
+  const std::vector<double> ends = end_tangents(score_tangent, tangent);
+  const double centre = mean(ends);
+  const auto change = [&](size_t i) { return posterior_[i] * (ends[i] - centre); };
   Buffer<double> seed_tangent(score_tangent.size(), 0.0);
-  for (size_t i = 0; i < accept_.size(); ++i)
-    seed_tangent[accept_[i]] = posterior_[i] * (score_tangent[accept_[i]] - centre);
+  for (size_t i = 0; i < accept_.size(); ++i) seed_tangent[accept_[i]] = change(i);
+  add_to_accept_weights(grad, [&](size_t i) { return factor * change(i); });
   scores_.add_vjp_tangent(seed(1.0), std::move(seed_tangent), tangent, score_tangent, factor, grad);
 }
 

@@ -26,13 +26,27 @@ class LogPartition {
   void add_hvp(const Weights& tangent, double factor, Weights& grad) const;
 
  private:
-  LogPartition(const char* op, const TopologyPtr& topology, const Weights& weights, bool keep);
   Buffer<double> seed(double factor) const;
-  double mean(const Buffer<double>& score_tangent) const;
+  /// The tangent of the scores of the paths that end at each accept node, and its mean.
+  std::vector<double> end_tangents(const Buffer<double>& score_tangent,
+                                   const Weights& tangent) const;
+  double mean(std::span<const double> end_tangents) const;
+
+  /// Adds value(i) to the gradient of the i-th accept weight, if there are any.
+  template <class Value>
+  void add_to_accept_weights(Weights& grad, const Value& value) const {
+    if (first_accept_weight_ < 0) return;
+    dispatch(grad.dtype(), [&](auto kind) {
+      const auto out =
+          grad.fill<decltype(kind)>().subspan(static_cast<size_t>(first_accept_weight_));
+      for (size_t i = 0; i < accept_.size(); ++i) out[i] += static_cast<decltype(kind)>(value(i));
+    });
+  }
 
   PathScores scores_;
   std::vector<int32_t> accept_;
-  std::vector<double> posterior_;  // of ending at each accept node
+  int32_t first_accept_weight_ = -1;  // the index of the weight of the first; -1 for no weights
+  std::vector<double> posterior_;     // of ending at each accept node
   double value_ = kNegInf;
 };
 

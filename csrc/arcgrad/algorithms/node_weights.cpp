@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "arcgrad/core/semiring.h"
 #include "arcgrad/runtime/error.h"
 
 namespace arcgrad {
@@ -42,13 +43,30 @@ const Topology& expanded(const Topology& topology) {
   return *topology.memo<TopologyPtr>(Memo::expanded, [&] { return expand(topology); });
 }
 
-std::string describe_weight(const Topology& t, int64_t index) {
+std::vector<int32_t> possible_ends(std::span<const int32_t> nodes,
+                                   const std::vector<double>& weights) {
+  std::vector<int32_t> out;
+  for (size_t k = 0; k < nodes.size(); ++k)
+    if (weights[k] > kNegInf) out.push_back(nodes[k]);
+  return out;
+}
+
+bool is_node_weight(const Topology& t, int64_t index) {
+  if (!t.is_expanded()) return index >= t.num_arcs();
   const auto k = static_cast<size_t>(index);
-  if (t.is_expanded() && t.src()[k] == t.num_nodes() - 2)
-    return text("the start weight of node ", t.dst()[k]);
-  if (t.is_expanded() && t.dst()[k] == t.num_nodes() - 1)
-    return text("the accept weight of node ", t.src()[k]);
-  return text("arc ", index);
+  return t.src()[k] == t.num_nodes() - 2 || t.dst()[k] == t.num_nodes() - 1;
+}
+
+std::string describe_weight(const Topology& t, int64_t index) {
+  if (!is_node_weight(t, index)) return text("arc ", index);
+  const auto k = static_cast<size_t>(index);
+  const auto first_start = static_cast<size_t>(t.first_start_weight());
+  const auto first_accept = static_cast<size_t>(t.first_accept_weight());
+  const bool is_start = t.is_expanded() ? t.src()[k] == t.num_nodes() - 2 : k < first_accept;
+  const int32_t node = t.is_expanded() ? (is_start ? t.dst()[k] : t.src()[k])
+                       : is_start      ? t.start()[k - first_start]
+                                       : t.accept()[k - first_accept];
+  return text(is_start ? "the start" : "the accept", " weight of node ", node);
 }
 
 }  // namespace arcgrad

@@ -3,7 +3,9 @@
 // Node weights as arcs, for recursions over paths.
 
 #include <cstdint>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "arcgrad/core/topology.h"
 
@@ -16,7 +18,13 @@ namespace arcgrad {
 const TopologyPtr& expanded(const TopologyPtr& topology);
 const Topology& expanded(const Topology& topology);
 
-/// "arc 3", or "the start weight of node 3" for such an arc of expanded().
+/// Those start or accept nodes whose weights are above -inf.
+std::vector<int32_t> possible_ends(std::span<const int32_t> nodes,
+                                   const std::vector<double>& weights);
+
+/// Whether a weight is that of a node, or of such an arc of expanded().
+bool is_node_weight(const Topology& topology, int64_t index);
+/// "arc 3" or, for such a weight, "the start weight of node 3".
 std::string describe_weight(const Topology& topology, int64_t index);
 
 }  // namespace arcgrad

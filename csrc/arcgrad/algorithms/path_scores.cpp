@@ -24,7 +24,8 @@
 // at most 1. All derivatives are passes over these probabilities, so nothing overflows:
 // backward, mass(s) += p mass(d), and the gradient of the arc is p mass(d); forward, the tangent of
 // score(d) is the mean of tangent(s) + tangent(w) under p. In the tropical semiring p is 1 for the
-// best arc and 0 for the others.
+// best arc and 0 for the others. A source with a weight adds a term exp(w) to the sum of its node,
+// which has a local posterior like that of an arc.
 
 namespace arcgrad {
 
@@ -39,7 +40,8 @@ void require_scorable(const char* op, const Topology& topology, const Weights& w
       require(values[a] < std::numeric_limits<decltype(kind)>::infinity(), op,
               "weights must be finite or -inf, but ",
               describe_weight(topology, static_cast<int64_t>(a)),
-              topology.is_expanded() ? " is " : " has weight ", values[a]);
+              is_node_weight(topology, static_cast<int64_t>(a)) ? " is " : " has weight ",
+              values[a]);
   });
 }
 
@@ -55,7 +57,7 @@ PathScores::PathScores(TopologyPtr topology, const Weights& weights,
   // Arcs are stored in the order of their source nodes, and that order is topological.
   const bool is_in_order = is_acyclic && t.order().nodes.empty() && t.out().arcs.empty();
   if (is_in_order && is_log && !options.exact_sums && is_forward) {
-    acyclic_ = AcyclicForward::run(t.out(), weights, sources, options.keep);
+    acyclic_ = AcyclicForward::run(t.out(), weights, sources, options.source_weights, options.keep);
     if (acyclic_) return;
   }
   require_scorable(options.op, t, weights);
@@ -66,6 +68,7 @@ PathScores::PathScores(TopologyPtr topology, const Weights& weights,
   const auto num_nodes = static_cast<size_t>(t.num_nodes());
   table_.is_source.resize(num_nodes, 0);
   for (int32_t n : sources) table_.is_source[n] = 1;
+  if (options.source_weights >= 0) set_source_weights(weights, sources, options.source_weights);
   if (options.keep) {
     // The acyclic recursions in the log semiring write every entry.
     table_.term_buffer = is_acyclic && is_log ? Weights::uninitialized(t.num_arcs(), DType::float64)
@@ -83,10 +86,28 @@ PathScores::PathScores(TopologyPtr topology, const Weights& weights,
     run_acyclic_exact(table_, weights);
   else
     run_acyclic(table_, weights);
-  if (options.keep && !is_log)
-    for (size_t n = 0; n < num_nodes; ++n)
-      if (const int32_t slot = table_.best_slot[n]; slot >= 0)
-        table_.term[slot] = table_.inverse_sum[n] = 1.0;
+  if (!options.keep || is_log) return;
+  for (size_t n = 0; n < num_nodes; ++n)
+    if (const int32_t slot = table_.best_slot[n]; slot >= 0)
+      table_.term[slot] = table_.inverse_sum[n] = 1.0;
+  for (WeightedSource& source : table_.sources)
+    if (table_.is_source[source.node] && table_.best_slot[source.node] < 0)
+      source.term = table_.inverse_sum[source.node] = 1.0;
+}
+
+void PathScores::set_source_weights(const Weights& weights, std::span<const int32_t> sources,
+                                    int32_t first) {
+  table_.source_of.resize(table_.is_source.size());  // read for sources only
+  table_.sources.reserve(sources.size());
+  dispatch(weights.dtype(), [&](auto kind) {
+    const auto* score = weights.view<decltype(kind)>().data() + first;
+    for (int32_t k = 0; k < static_cast<int32_t>(sources.size()); ++k) {
+      const int32_t n = sources[k];
+      table_.source_of[n] = k;
+      table_.sources.push_back({n, first + k, static_cast<double>(score[k])});
+      table_.is_source[n] = score[k] > kNegInf ? 1 : 0;
+    }
+  });
 }
 
 bool PathScores::precedes(int32_t node, int32_t other) const {

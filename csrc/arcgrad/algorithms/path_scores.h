@@ -13,16 +13,15 @@
 
 namespace arcgrad {
 
-/// Throws, naming `op` and the first arc whose weight is NaN or +inf, if there is one. The topology
-/// is expanded().
+/// Throws, naming `op` and the first arc or node whose weight is NaN or +inf, if there is one.
 void require_scorable(const char* op, const Topology& topology, const Weights& weights);
 
 /// The score of all paths from some source nodes to each node, and the derivatives of these scores
 /// with respect to the weights.
 class PathScores {
  public:
-  /// The topology is expanded(). Throws if a weight is NaN or +inf, naming the arc, or if a cycle
-  /// diverges, naming its nodes.
+  /// Of node weights only those of the sources count, see PathOptions. Throws if a weight is NaN or
+  /// +inf, naming the arc, or if a cycle diverges, naming its nodes.
   PathScores(TopologyPtr topology, const Weights& weights, std::span<const int32_t> sources,
              const PathOptions& options);
 
@@ -32,8 +31,9 @@ class PathScores {
   /// Whether the best path of a node precedes the best path of another node with the same score: in
   /// one component by fewer arcs in it, else by the id of the last arc.
   bool precedes(int32_t node, int32_t other) const;
-  /// The arcs of the best path that arrives at a node, the last one first. Of equally good paths,
-  /// the one whose last arc is first; in a cycle, the shortest.
+  /// The arcs of the best path that arrives at a node, the last one first, then the weight of its
+  /// source if it has one. Of equally good paths, the one whose last arc is first; in a cycle, the
+  /// shortest.
   Column best_path(int32_t node) const;
 
   /// Calls `visit` for the arcs on paths to a node; in the tropical semiring, on the best path.
@@ -76,6 +76,8 @@ class PathScores {
                        const Buffer<double>& score_tangent, double factor, Weights& grad) const;
 
  private:
+  void set_source_weights(const Weights& weights, std::span<const int32_t> sources, int32_t first);
+
   PathTable table_;
   /// If set, it has the scores and terms, and `table_` the topology only.
   std::optional<AcyclicForward> acyclic_;

@@ -18,6 +18,16 @@ constexpr int32_t kAhead = 32;
 /// Arcs whose exponentials are computed at once.
 constexpr size_t kBlock = 512;
 
+/// The sum of the empty path at a node.
+Scaled begin_at(const PathTable& table, int32_t node) {
+  if (!table.is_source[node]) return {};
+  if (table.sources.empty()) return Scaled::one();
+  const double score = table.begin(node);
+  Scaled out;
+  split_exp(&score, 1, &out.mantissa, &out.exponent);
+  return out;
+}
+
 template <class T>
 void run(PathTable& table, const T* weight) {
   const Adjacency& adjacency = *table.adjacency;
@@ -56,9 +66,9 @@ void run(PathTable& table, const T* weight) {
     double* q = exponent.data();
     for (int32_t position = begin; position < end; ++position) {
       const int32_t d = table.node(position), first = offset[d], degree = offset[d + 1] - first;
-      const bool is_source = table.is_source[d];
+      const Scaled source = begin_at(table, d);
       double* term = table.keep ? table.term + first : scratch.data();
-      double top = is_source ? 0.0 : kNegInf;
+      double top = source.exponent;
       for (int32_t k = 0; k < degree; ++k) {
         const Scaled& from = scores[src[first + k]];
         q[k] = std::min(q[k] + from.exponent, Scaled::kMost);
@@ -68,7 +78,8 @@ void run(PathTable& table, const T* weight) {
       if (top == kNegInf) {
         std::fill(term, term + degree, 0.0);
       } else {
-        double sum = is_source ? pow2(-top) : 0.0;
+        double sum = source.mantissa * pow2(source.exponent - top);
+        if (table.keep) table.set_source_term(d, sum);
         for (int32_t k = 0; k < degree; ++k) {
           term[k] *= pow2(q[k] - top);
           sum += term[k];
@@ -95,11 +106,12 @@ void run_exact(PathTable& table, const T* weight) {
     const auto arriving = [&](int32_t k) {
       return scores[adjacency.node[k]] + weight[adjacency.arc(k)];
     };
-    double score = table.is_source[d] ? 0.0 : kNegInf;
+    double score = table.begin(d);
     for (int32_t k = first; k < last; ++k) score = logadd(score, arriving(k));
     scores[d] = score;
     if (!table.keep) continue;
     table.inverse_sum[d] = score > kNegInf ? 1.0 : 0.0;
+    table.set_source_term(d, std::exp(table.begin(d) - score));
     for (int32_t k = first; k < last; ++k)
       table.term[k] = score > kNegInf ? std::exp(arriving(k) - score) : 0.0;
   }

@@ -25,6 +25,7 @@ void run(PathTable& table, const T* weight) {
   const int32_t num_nodes = table.topology->num_nodes();
   const int32_t last_slot = std::max(static_cast<int32_t>(adjacency.node.size()) - 1, 0);
   const int32_t ahead = table.is_reverse ? -kFarAhead : kFarAhead;
+  const bool is_weighted = !table.sources.empty();
   for (int32_t position = 0; position < num_nodes; ++position) {
     if (position % kNodesPerPoll == kNodesPerPoll - 1) [[unlikely]]
       poll_interrupt();
@@ -32,7 +33,8 @@ void run(PathTable& table, const T* weight) {
     const int32_t soon = std::clamp(adjacency.offset[d] + ahead, 0, last_slot);
     __builtin_prefetch(adjacency.node.data() + soon);
     __builtin_prefetch(weight + soon);
-    double best = table.is_source[d] ? 0.0 : kNegInf;
+    const double begin = table.begin(d);
+    double best = is_weighted ? kNegInf : begin;
     int32_t slot = -1;
     for (int32_t k = adjacency.offset[d]; k < adjacency.offset[d + 1]; ++k) {
       const double score = scores[adjacency.node[k]] + weight[adjacency.arc(k)];
@@ -40,6 +42,10 @@ void run(PathTable& table, const T* weight) {
         best = score;
         slot = k;
       }
+    }
+    if (is_weighted && begin > best) {
+      best = begin;
+      slot = -1;
     }
     scores[d] = best;
     table.best_slot[d] = slot;
@@ -65,7 +71,7 @@ void run_far(PathTable& table, const T* weight) {
       prefetch_far(&scores[dst[k - ahead]]);
       best = std::max(best, scores[dst[k]] + weight[k]);
     }
-    scores[s] = table.is_source[s] ? std::max(best, 0.0) : best;
+    scores[s] = std::max(best, table.begin(s));
   }
 }
 
@@ -74,11 +80,11 @@ template <class T>
 int32_t find_best_slot(const PathTable& table, const T* weight, int32_t node) {
   const Buffer<double>& scores = table.plain_scores;
   const double best = scores[node];
-  // The empty path precedes any arc.
-  if (best == kNegInf || (table.is_source[node] && best == 0.0)) return -1;
-  int32_t k = table.adjacency->offset[node];
-  while (scores[table.adjacency->node[k]] + weight[k] != best) ++k;
-  return k;
+  if (best == kNegInf || (table.sources.empty() && table.begin(node) == best)) return -1;
+  const int32_t end = table.adjacency->offset[node + 1];
+  for (int32_t k = table.adjacency->offset[node]; k < end; ++k)
+    if (scores[table.adjacency->node[k]] + weight[k] == best) return k;
+  return -1;  // the path begins here
 }
 
 int32_t best_arc(const PathTable& table, int32_t node) {
@@ -120,18 +126,23 @@ Column trace_back(const PathTable& table, int32_t node) {
   Column arcs;
   const Adjacency& adjacency = *table.adjacency;
   InterruptPoll poll;
+  const auto add_source = [&](int32_t n) {
+    if (!table.sources.empty()) arcs.push_back(table.sources[table.source_of[n]].weight);
+    return arcs;
+  };
+  int32_t n = node;
   if (!table.best_slot.empty()) {
-    for (int32_t n = node, k; (k = table.best_slot[n]) >= 0;
+    for (int32_t k; (k = table.best_slot[n]) >= 0;
          n = table.best_node.empty() ? adjacency.node[k] : table.best_node[n]) {
       poll();
       arcs.push_back(adjacency.arc(k));
     }
-    return arcs;
+    return add_source(n);
   }
   dispatch(table.weights.dtype(), [&](auto kind) {
     const auto* weight = table.weights.view<decltype(kind)>().data();
     const int32_t last = table.topology->num_arcs() - 1;
-    for (int32_t n = node, k; (k = find_best_slot(table, weight, n)) >= 0; n = adjacency.node[k]) {
+    for (int32_t k; (k = find_best_slot(table, weight, n)) >= 0; n = adjacency.node[k]) {
       poll();
       // Two cache lines of each, since a step skips some nodes.
       const int32_t soon = std::min(k + kFarAhead, last);
@@ -142,7 +153,7 @@ Column trace_back(const PathTable& table, int32_t node) {
       arcs.push_back(k);
     }
   });
-  return arcs;
+  return add_source(n);
 }
 
 }  // namespace arcgrad

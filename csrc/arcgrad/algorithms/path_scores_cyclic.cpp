@@ -63,7 +63,10 @@ class CyclicRecursion {
       table.best_slot.assign(num_nodes, -1);
       table.length_inside.resize(num_nodes);
     }
-    mark_possible(table.is_reverse ? t.in() : t.out(), sources, kReached);
+    std::vector<int32_t> possible;
+    for (int32_t n : sources)
+      if (table.is_source[n]) possible.push_back(n);
+    mark_possible(table.is_reverse ? t.in() : t.out(), possible, kReached);
     if (options.targets) mark_possible(*table.adjacency, *options.targets, kReaching);
     useful_ = options.targets ? kReached | kReaching : kReached;
   }
@@ -118,7 +121,9 @@ class CyclicRecursion {
     for (size_t i = 0; i < nodes.size(); ++i) {
       const int32_t d = nodes[i];
       poll(1 + adjacency.offset[d + 1] - adjacency.offset[d]);
-      double inflow = table_.is_source[d] ? 0.0 : kNegInf;
+      const double begin = table_.begin(d);
+      const bool is_weighted = !table_.sources.empty();
+      double inflow = is_weighted ? kNegInf : begin;
       int32_t slot = -1;
       for (int32_t k = adjacency.offset[d]; k < adjacency.offset[d + 1]; ++k) {
         const int32_t s = adjacency.node[k];
@@ -131,6 +136,10 @@ class CyclicRecursion {
         const double arriving = table_.score(s) + w;
         if (arriving > inflow) slot = k;
         inflow = is_log_ ? logadd(inflow, arriving) : std::max(inflow, arriving);
+      }
+      if (is_weighted && begin > kNegInf) {
+        if (begin > inflow) slot = -1;
+        inflow = is_log_ ? logadd(inflow, begin) : std::max(inflow, begin);
       }
       out.inflow.push_back(inflow);
       out.slot.push_back(slot);
@@ -192,6 +201,7 @@ class CyclicRecursion {
     for (size_t i = 0; i < component.size(); ++i) {
       const int32_t d = component.nodes[i];
       table_.inverse_sum[d] = 1.0;
+      table_.set_source_term(d, std::exp(table_.begin(d) - value[i]));
       for (int32_t k = adjacency.offset[d]; k < adjacency.offset[d + 1]; ++k) {
         const int32_t s = adjacency.node[k];
         const double w = weight_[adjacency.arc(k)];

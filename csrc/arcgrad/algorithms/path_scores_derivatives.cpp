@@ -13,6 +13,11 @@ namespace {
 /// Prefetch distance in slots.
 constexpr int32_t kAhead = 32;
 
+/// The part of beginning at a source in the sum of its node.
+double local_posterior(const PathTable& table, const WeightedSource& source) {
+  return source.term * table.inverse_sum[source.node];
+}
+
 /// Calls `on_node(node)` or `on_component(component)` in the order of the recursion or its reverse.
 template <class OnNode, class OnComponent>
 void visit(const PathTable& table, bool backwards, OnNode on_node, OnComponent on_component) {
@@ -58,6 +63,8 @@ void add_vjp(const PathTable& table, Buffer<double> mass, Weights& grad) {
           component.solve_mass(mass);
           for (int32_t d : component.nodes) spread(d, &component);
         });
+    for (const WeightedSource& source : table.sources)
+      out[source.weight] += static_cast<T>(mass[source.node] * local_posterior(table, source));
   });
 }
 
@@ -72,6 +79,10 @@ Buffer<double> jvp(const PathTable& table, const Weights& tangent) {
         const int32_t s = adjacency.node[k];
         const double before = inside && table.component(s) == inside ? 0.0 : score_tangent[s];
         sum += table.term[k] * (before + arc_tangent[adjacency.arc(k)]);
+      }
+      if (!table.sources.empty() && table.is_source[d]) {
+        const WeightedSource& source = table.sources[table.source_of[d]];
+        sum += source.term * arc_tangent[source.weight];
       }
       return sum * table.inverse_sum[d];
     };
@@ -127,6 +138,12 @@ void add_vjp_tangent(const PathTable& table, Buffer<double> mass, Buffer<double>
             component.solve_mass(mass_tangent);
             for (int32_t d : component.nodes) spread(d, &component);
           });
+      for (const WeightedSource& source : table.sources) {
+        const int32_t d = source.node;
+        const double change = mass[d] * (arc_tangent[source.weight] - score_tangent[d]);
+        out[source.weight] +=
+            static_cast<T>(factor * local_posterior(table, source) * (mass_tangent[d] + change));
+      }
     });
   });
 }

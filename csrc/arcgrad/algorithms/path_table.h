@@ -27,6 +27,9 @@ struct PathOptions {
   Semiring semiring = Semiring::log;
   /// Stores what the derivatives need.
   bool keep = false;
+  /// The index of the weight of the first source, which those of the other sources follow; -1 if
+  /// sources have no weights.
+  int32_t source_weights = -1;
   /// Only paths that end here count, so a cycle elsewhere may diverge. Nothing: all nodes.
   std::optional<std::span<const int32_t>> targets = std::nullopt;
   /// Adds in the log domain, which is slow, but gives a single path exactly the sum of its arcs.
@@ -43,6 +46,14 @@ struct FactoredComponent {
   SparseLu lu;
   /// Turns the mass that enters each node from outside into all mass that flows through it.
   void solve_mass(Buffer<double>& mass) const;
+};
+
+/// A source with a weight.
+struct WeightedSource {
+  int32_t node, weight;  // the index of the weight
+  double score;
+  /// The local posterior of beginning at this node is term * inverse_sum[node].
+  double term = 0.0;
 };
 
 struct PathTable {
@@ -72,7 +83,22 @@ struct PathTable {
   Buffer<std::pair<int32_t, int32_t>> length_inside;
   /// If arcs reach far, a traceback finds the best arcs from the weights instead of these three.
   Weights weights;
-  Buffer<uint8_t> is_source;
+  Buffer<uint8_t> is_source;  // unless its weight is -inf
+  /// All sources, and the index of each of their nodes among them; empty if sources have no
+  /// weights.
+  std::vector<WeightedSource> sources;
+  Buffer<int32_t> source_of;  // of other nodes it is not set
+
+  /// The score of the empty path at a node, or -inf. Where scores tie, an empty path without a
+  /// weight precedes any arc, and a source weight comes after all arcs.
+  double begin(int32_t node) const {
+    if (!is_source[node]) return kNegInf;
+    return sources.empty() ? 0.0 : sources[source_of[node]].score;
+  }
+  /// Stores the term of beginning at a node.
+  void set_source_term(int32_t node, double term) {
+    if (!sources.empty() && is_source[node]) sources[source_of[node]].term = term;
+  }
 
   /// The local posterior of slot k of node n is term[k] * inverse_sum[n]. Stored as Weights because
   /// these buffers are recycled.

@@ -461,7 +461,7 @@ Graph beam_search(const Graph& graph, const Graph& emissions, const Pruning& pru
           "linear_graph");
   const DType dtype = promote(graph.dtype(), emissions.dtype());
   const Weights weights = graph.weights().cast(dtype), scores = emissions.weights().cast(dtype);
-  require_scorable(kOp, expanded(graph.topology()), weights);
+  require_scorable(kOp, graph.topology(), weights);
   const Topology::Dense shape = *emissions.topology().dense();
   return dispatch(dtype, [&](auto kind) {
     using T = decltype(kind);

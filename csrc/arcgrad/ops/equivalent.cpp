@@ -112,7 +112,7 @@ bool equivalent(const Graph& a, const Graph& b, double tol, Semiring semiring,
   std::vector<Graph> forms;
   for (const Graph* graph : graphs) {
     require_no_failures(kOp, graph->topology());
-    require_scorable(kOp, expanded(graph->topology()), graph->weights());
+    require_scorable(kOp, graph->topology(), graph->weights());
     const int64_t limit = node_limit(kOp, *graph, max_nodes);
     try {
       forms.push_back(canonical(*graph, is_transducer, semiring, limit));

@@ -255,7 +255,7 @@ class Minimizer {
 
 Graph minimize(const Graph& graph) {
   require_no_failures(kOp, graph.topology());
-  require_scorable(kOp, expanded(graph.topology()), graph.weights());
+  require_scorable(kOp, graph.topology(), graph.weights());
   return Minimizer(graph).run();
 }
 

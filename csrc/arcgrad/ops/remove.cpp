@@ -257,7 +257,7 @@ Graph remove_as(const char* op, const Graph& graph, int32_t ilabel, std::optiona
   const Topology& t = graph.topology();
   require_no_failures(op, t);
   const auto src = t.src(), dst = t.dst(), in = t.ilabel(), out = t.olabel();
-  require_scorable(op, expanded(t), graph.weights());
+  require_scorable(op, t, graph.weights());
   ArcActions actions(static_cast<size_t>(t.num_arcs()));
   uint8_t any = kKept;
   for (size_t a = 0; a < actions.size(); ++a)

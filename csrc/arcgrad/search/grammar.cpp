@@ -76,8 +76,7 @@ class GraphGrammar final : public Grammar {
     for (size_t a = 0; a < weights_.size(); ++a) {
       require(weights_[a] < std::numeric_limits<double>::infinity(), kGraphOp,
               "weights must be finite or -inf, but that of ",
-              describe_weight(expanded(graph.topology()), static_cast<int64_t>(a)), " is ",
-              weights_[a]);
+              describe_weight(graph.topology(), static_cast<int64_t>(a)), " is ", weights_[a]);
       is_negative_ = is_negative_ && weights_[a] <= 0.0;
     }
     failures_ = find_failures(kGraphOp, graph_.topology(), Side::input);
