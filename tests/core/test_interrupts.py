@@ -58,6 +58,17 @@ CASES = {
         "a, b = random_graph(30_000, 150_000), random_graph(30_000, 150_000)",
         "ag.intersect([a] * 4, b)",
     ),
+    "failure arcs over emissions": (
+        "n, v = 400_000, 1_000\n"
+        "nodes, up = np.arange(1, n), rng.integers(0, np.maximum(np.arange(1, n) // 10, 1))\n"
+        "src = [*nodes, *np.zeros(v), *nodes]\n"
+        "dst = [*up, *range(1, v + 1), *rng.permutation(nodes)]\n"
+        "label = [*np.full(n - 1, ag.phi), *range(v), *rng.integers(0, v, n - 1)]\n"
+        "src, dst, label = (np.array(x, np.int32) for x in (src, dst, label))\n"
+        "a = ag.Graph.from_arrays(src, dst, label, start=[0], accept=np.arange(n), num_nodes=n)\n"
+        "b = ag.intersect(a, ag.linear_graph(3, v))",
+        "ag.forward_score(b)",
+    ),
     "rand_equivalent": (
         "a = random_graph(300, 1_000)",
         "ag.rand_equivalent(a, a, 10**9, 1.0, 30, seed=0, semiring='tropical')",

@@ -9,6 +9,7 @@
 
 #include "arcgrad/algorithms/compose_topologies.h"
 #include "arcgrad/algorithms/failure.h"
+#include "arcgrad/algorithms/interruptible_memo.h"
 #include "arcgrad/algorithms/node_weights.h"
 #include "arcgrad/autograd/arc_map.h"
 #include "arcgrad/runtime/interrupt_poll.h"
@@ -230,6 +231,7 @@ class SparseForm {
       const int32_t label = mark->label;
       const auto last =
           std::find_if(mark, marks.end(), [&](const Mark& m) { return m.label != label; });
+      poll_(kMarkWork * (last - mark));
       while (entry != entries_.end() && entry->label < label) ++entry;
       const auto first = entry;
       while (entry != entries_.end() && entry->label == label) ++entry;
@@ -368,6 +370,9 @@ class SparseForm {
     const std::vector<int32_t>* children_ = nullptr;
   };
 
+  /// The work of a mark, in steps of poll_.
+  static constexpr int64_t kMarkWork = 8;
+
   const char* op_;
   const Topology& topology_;
   const Failures& failures_;
@@ -439,8 +444,8 @@ ResolvedGraph resolve_failures(const char* op, const Graph& graph, Side side, in
   // Rest arcs depend on the number of labels, too.
   if (failures->has_rest()) return record(make());
   const bool by_input = side == Side::input || topology.is_acceptor();
-  return record(
-      topology.memo<Resolved>(by_input ? Memo::resolved_by_input : Memo::resolved_by_output, make));
+  return record(interruptible_memo<Resolved>(
+      topology, by_input ? Memo::resolved_by_input : Memo::resolved_by_output, make));
 }
 
 Graph original_gradient(const char* op, const Graph& original, const ResolvedGraph& resolved,

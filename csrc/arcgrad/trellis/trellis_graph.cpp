@@ -15,7 +15,9 @@
 #include <numeric>
 #include <utility>
 
+#include "arcgrad/algorithms/interruptible_memo.h"
 #include "arcgrad/runtime/error.h"
+#include "arcgrad/runtime/interrupt_poll.h"
 #include "arcgrad/trellis/isa/dispatch.h"
 
 namespace arcgrad::trellis {
@@ -41,6 +43,9 @@ std::vector<int32_t> epsilon_order(int32_t num_nodes, const std::vector<int32_t>
       if (--in_degree[to[k]] == 0) order.push_back(to[k]);
   return order;
 }
+
+/// Graphs with this many arcs are checked for Ctrl-C while they are arranged.
+constexpr int32_t kManyArcs = 1 << 18;
 
 /// Consecutive arcs. If `repeats`, they have one source, no epsilons, and the destinations and
 /// labels of the arcs of the segment before.
@@ -91,6 +96,10 @@ void TrellisGraph::build(const Topology& topology, Side side) {
   const auto src = topology.src(), dst = topology.dst(), label = topology.label(side);
   const int32_t num_nodes = topology.num_nodes();
   const int32_t num_arcs = topology.num_arcs();
+  // Between passes over the arcs, which take less than 1 s each.
+  const auto poll = [is_large = num_arcs >= kManyArcs] {
+    if (is_large) poll_interrupt();
+  };
   num_weights = topology.num_weights();
   has_node_weights = topology.has_node_weights();
   first_start_weight_ = topology.first_start_weight();
@@ -118,6 +127,7 @@ void TrellisGraph::build(const Topology& topology, Side side) {
       seen = seen == kNone ? l : kMany;
     }
   };
+  poll();
   for (const auto [begin, end, repeats] : segments) {
     if (repeats)
       num_out[src[begin]] += end - begin;
@@ -126,12 +136,13 @@ void TrellisGraph::build(const Topology& topology, Side side) {
   }
   for (int32_t a = 0; a < num_arcs && has_epsilon; ++a)
     if (label[a] == kEpsilon) epsilons.push_back(a);
+  poll();
   // The emitting states of nodes that many labels enter: (node, label) pairs, sorted.
   std::vector<std::pair<int32_t, int32_t>> entries;
   if (has_many) {
     for (int32_t a = 0; a < num_arcs; ++a)
       if (label[a] != kEpsilon && only[dst[a]] == kMany) entries.emplace_back(dst[a], label[a]);
-    std::sort(entries.begin(), entries.end());
+    interruptible_sort(entries);
     entries.erase(std::unique(entries.begin(), entries.end()), entries.end());
   }
   std::vector<int32_t> order;
@@ -143,6 +154,7 @@ void TrellisGraph::build(const Topology& topology, Side side) {
     }
   }
 
+  poll();
   // Emitting states, in the order of nodes and labels.
   std::vector<int32_t> first_state(num_nodes, -1), state_label(num_nodes + entries.size());
   node.resize(state_label.size());
@@ -205,6 +217,7 @@ void TrellisGraph::build(const Topology& topology, Side side) {
       arc[k] = a;
     }
   };
+  poll();
   int32_t before = 0;  // where the terms of the segment before begin
   for (const auto [begin, end, repeats] : segments) {
     if (repeats) {
@@ -220,6 +233,7 @@ void TrellisGraph::build(const Topology& topology, Side side) {
     else
       add_terms(begin, end, [dst, to = first_state.data()](int32_t a) { return to[dst[a]]; });
   }
+  poll();
   if (num_values > num_emitting) {
     is_entered_.resize(static_cast<size_t>(num_values - num_emitting));
     std::vector<int32_t> next(middle.begin(), middle.end());
@@ -402,8 +416,8 @@ double TrellisGraph::occupancy(int32_t frames) const {
 
 const std::shared_ptr<const TrellisGraph>& trellis_graph(const Topology& topology, Side side) {
   const bool by_input = side == Side::input || topology.is_acceptor();
-  return topology.memo<std::shared_ptr<const TrellisGraph>>(
-      by_input ? Memo::trellis_by_input : Memo::trellis_by_output, [&] {
+  return interruptible_memo<std::shared_ptr<const TrellisGraph>>(
+      topology, by_input ? Memo::trellis_by_input : Memo::trellis_by_output, [&] {
         return std::make_shared<const TrellisGraph>(topology,
                                                     by_input ? Side::input : Side::output);
       });
