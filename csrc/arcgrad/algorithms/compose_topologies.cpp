@@ -121,9 +121,13 @@ class Composition {
     return flags;
   }
 
+  /// How many destinations of a batch are prefetched as they are found: what the cache holds.
+  static constexpr size_t kPrefetched = 1024;
+
   /// Expands nodes in batches, so that data read at random can be prefetched.
   void explore() {
-    constexpr int32_t kBatch = 32, kAhead = 32;
+    constexpr int32_t kBatch = 32;
+    constexpr size_t kAhead = 32;
     offset_.push_back(0);
     for (int32_t n = 0; n < num_nodes();) {
       const int32_t end = std::min(num_nodes(), n + kBatch);
@@ -136,7 +140,8 @@ class Composition {
       }
       poll_(kBatch + std::ssize(targets_));
       for (size_t i = 0; i < targets_.size(); ++i) {
-        if (i + kAhead < targets_.size()) ids_.prefetch(targets_[i + kAhead]);
+        if (i + kAhead >= kPrefetched && i + kAhead < targets_.size())
+          ids_.prefetch(targets_[i + kAhead]);
         dst_.push_back(ids_[targets_[i]]);
       }
     }
@@ -238,7 +243,9 @@ class Composition {
   }
 
   void emit(Parents parents, const Pair& to) {
-    targets_.push_back(ids_.key(to));
+    const PairIds::Key target = ids_.key(to);
+    if (targets_.size() < kPrefetched) ids_.prefetch(target);
+    targets_.push_back(target);
     parents_.push_back(parents);
   }
 
