@@ -47,6 +47,7 @@ class Law(NamedTuple):
 
 
 LAWS: list[Law] = []
+POOL = ThreadPoolExecutor(4)
 
 
 def holds(applies=lambda op: True, *, of_batches=False):
@@ -198,8 +199,7 @@ def float32_is_close_to_float64(op, arguments):
 def many_threads_may_share_a_fresh_graph(op, arguments):
     expected = snapshot(op.call(*arguments))
     fresh = list(map(copy.deepcopy, arguments))
-    with ThreadPoolExecutor(4) as pool:
-        results = list(pool.map(lambda _: op.call(*fresh), range(8)))
+    results = list(POOL.map(lambda _: op.call(*fresh), range(8)))
     assert [snapshot(graph) for graph in results] == [expected] * 8
 
 

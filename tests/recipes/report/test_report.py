@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 
 import arcgrad as ag
 from arcgrad import drawing
@@ -114,6 +115,17 @@ def runs(tmp_path_factory):
     return folder
 
 
+@pytest.fixture
+def empty_pictures(monkeypatch):
+    """Pictures of plots are empty, for tests of what stands around them."""
+
+    def savefig(_, file, **options):
+        assert options["format"] == "svg"
+        file.write('<svg width="1pt"></svg>')
+
+    monkeypatch.setattr(Figure, "savefig", savefig)
+
+
 @pytest.fixture(scope="module")
 def page(runs, tmp_path_factory):
     """The page of a run."""
@@ -139,6 +151,7 @@ def test_a_page_has_all_sections_of_a_run(runs, page):
     assert ag.__version__ in page.text
 
 
+@pytest.mark.usefixtures("empty_pictures")
 def test_the_worst_and_the_best_examples_are_shown(runs, tmp_path, monkeypatch):
     texts = load_split(load_run(runs / "letters")[0], "test").texts
     wrong = [texts[0], "", texts[2][:-1] + "?"]
@@ -175,6 +188,7 @@ def test_runs_with_other_data_have_examples_of_their_own(runs, tmp_path):
     assert len(page.all("section", **{"class": "prediction"})) == 4
 
 
+@pytest.mark.usefixtures("empty_pictures")
 def test_texts_and_names_are_escaped(runs, tmp_path, monkeypatch):
     run = tmp_path / "<b>&amp;'\""
     shutil.copytree(runs / "letters", run)
@@ -191,6 +205,7 @@ def test_texts_and_names_are_escaped(runs, tmp_path, monkeypatch):
     assert page.text.count("</dd>") == 0  # each letter is marked separately
 
 
+@pytest.mark.usefixtures("empty_pictures")
 def test_empty_texts_are_shown(runs, tmp_path, monkeypatch):
     def with_an_empty_text(experiment):
         splits = load_data(experiment)
@@ -207,6 +222,7 @@ def test_empty_texts_are_shown(runs, tmp_path, monkeypatch):
     assert "CER 100.00%" in page.text
 
 
+@pytest.mark.usefixtures("empty_pictures")
 def test_a_run_without_its_data_has_the_other_sections(runs, tmp_path):
     run = tmp_path / "moved"
     shutil.copytree(runs / "speech", run)
@@ -220,6 +236,7 @@ def test_a_run_without_its_data_has_the_other_sections(runs, tmp_path):
     assert "/moved, whose data could not be loaded" in page.text
 
 
+@pytest.mark.usefixtures("empty_pictures")
 def test_a_run_that_was_interrupted_in_its_first_epoch(runs, tmp_path):
     run = tmp_path / "interrupted"
     shutil.copytree(runs / "letters", run)
@@ -232,6 +249,7 @@ def test_a_run_that_was_interrupted_in_its_first_epoch(runs, tmp_path):
     assert "No epoch was finished yet" in page.text
 
 
+@pytest.mark.usefixtures("empty_pictures")
 def test_numbers_that_are_not_finite_are_left_out_of_curves(runs, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(runs / "letters", run)
@@ -266,6 +284,7 @@ def test_decompositions_that_the_model_chose_are_compared(runs, tmp_path):
         assert ["".join(pieces) for pieces in spelled] == ["▁" + word] * 2
 
 
+@pytest.mark.usefixtures("empty_pictures")
 def test_without_graphviz_the_graph_is_text(runs, tmp_path, monkeypatch):
     monkeypatch.setattr(drawing, "_has_graphviz", lambda: False)
     page = written(runs / "letters", tmp_path, examples=0)
@@ -274,6 +293,7 @@ def test_without_graphviz_the_graph_is_text(runs, tmp_path, monkeypatch):
     assert len(page.all("img")) == 4
 
 
+@pytest.mark.usefixtures("empty_pictures")
 def test_the_commands_make_the_same_run(runs, tmp_path):
     for name in ("bigram", "speech"):
         page = written(runs / name, tmp_path, examples=0)
