@@ -1,5 +1,7 @@
 // Bindings of decoding, with its documentation.
 
+#include "arcgrad/algorithms/batch.h"
+#include "arcgrad/ops/lazy_search.h"
 #include "ops.h"
 
 namespace arcgrad::bindings {
@@ -14,9 +16,100 @@ Pruning to_pruning(double beam, std::optional<int64_t> max_active,
   return pruning;
 }
 
+/// Graphs whose composition is made while it is searched.
+struct LazyGraphs {
+  std::vector<Graph> factors;
+
+  LazyGraphs with(const Graph& next) const {
+    LazyGraphs out = *this;
+    out.factors.push_back(next.snapshot());
+    return out;
+  }
+};
+
+void require_lazy(bool lazy) {
+  require(lazy, "compose", "a lazy composition must be composed with lazy=True, but it is False; ",
+          "call build() for the graph");
+}
+
 }  // namespace
 
 void init_decoding_ops(nb::module_& m) {
+  nb::class_<LazyGraphs>(m, "LazyComposition", R"(
+A composition that is made while it is searched, by ``compose(first, second, lazy=True)``.
+
+:func:`beam_search` reads only the nodes that the beam reaches. Everything else needs the graph, by
+:meth:`build`. With ``beam`` the lattice has the paths of that of the built graph; ``max_active`` may
+decide ties otherwise, since nodes have other numbers. Graphs are composed from the left; from the
+second one, they may have failure and rest arcs, which are matched exactly. None may have weights of
+nodes.
+
+>>> import arcgrad as ag
+>>> letters = ag.closure(ag.chain_graph([0, 1], [5, -1]))
+>>> words = ag.closure(ag.chain_graph([5]))
+>>> lazy = ag.compose(letters, words, lazy=True)
+>>> emissions = ag.linear_graph(2, 2, [[1.0, 0.0], [0.0, 1.0]])
+>>> ag.viterbi_score(ag.beam_search(lazy, emissions)).item()
+2.0
+>>> lazy.build().num_arcs() > 0
+True
+)")
+      .def_prop_ro(
+          "graphs", [](const LazyGraphs& self) { return self.factors; },
+          "The graphs that are composed, from the left.")
+      .def(
+          "build",
+          [](const LazyGraphs& self) {
+            const std::vector<Graph> factors = self.factors;
+            return run_op("compose", [&] {
+              Graph out = factors[0];
+              for (size_t i = 1; i < factors.size(); ++i) out = compose(out, factors[i]);
+              return out;
+            });
+          },
+          "The whole composition as a graph.")
+      .def("__repr__", [](const LazyGraphs& self) {
+        return "LazyComposition of " + std::to_string(self.factors.size()) + " graphs";
+      });
+  m.def(
+      "compose",
+      [](const Graph& first, const Graph& second, Flag lazy) -> nb::object {
+        const Graph a = first.snapshot(), b = second.snapshot();
+        if (lazy) return nb::cast(LazyGraphs{{a, b}});
+        return nb::cast(run_op("compose", [&] { return compose(a, b); }));
+      },
+      "first"_a, "second"_a, nb::kw_only(), "lazy"_a);
+  m.def(
+      "compose",
+      [](const LazyGraphs& first, const Graph& second, Flag lazy) {
+        require_lazy(lazy);
+        return first.with(second);
+      },
+      "first"_a, "second"_a, nb::kw_only(), "lazy"_a);
+  m.def(
+      "beam_search",
+      [](const LazyGraphs& graphs, const Graph& emissions, double beam,
+         std::optional<int64_t> max_active, std::optional<double> lattice_beam) {
+        const Pruning pruning = to_pruning(beam, max_active, lattice_beam);
+        const std::vector<Graph> factors = graphs.factors;
+        const Graph scores = emissions.snapshot();
+        return run_op("beam_search", [&] { return lazy_beam_search(factors, scores, pruning); });
+      },
+      "graphs"_a, "emissions"_a, nb::kw_only(), "beam"_a = Pruning{}.beam,
+      "max_active"_a = nb::none(), "lattice_beam"_a = nb::none());
+  m.def(
+      "beam_search",
+      [](const LazyGraphs& graphs, const Batch& emissions, double beam,
+         std::optional<int64_t> max_active, std::optional<double> lattice_beam) {
+        const Pruning pruning = to_pruning(beam, max_active, lattice_beam);
+        const std::vector<Graph> factors = graphs.factors, scores = snapshots(emissions);
+        return run_op("beam_search", [&] {
+          return map_batch("beam_search", scores.size(),
+                           [&](size_t i) { return lazy_beam_search(factors, scores[i], pruning); });
+        });
+      },
+      "graphs"_a, "emissions"_a, nb::kw_only(), "beam"_a = Pruning{}.beam,
+      "max_active"_a = nb::none(), "lattice_beam"_a = nb::none());
   m.def(
       "beam_search",
       [](const Graph& graph, const Graph& emissions, double beam, std::optional<int64_t> max_active,
@@ -38,8 +131,8 @@ prunes nothing more. A pruned node is kept if the best path to an active node go
 epsilon arcs.
 
 Args:
-    graphs: A graph, or a list of graphs. It may have cycles, several start and accept nodes, and
-        epsilon, failure and rest arcs. Its input labels are matched, its output labels are kept.
+    graphs: A graph, or a list of graphs, or a :class:`LazyComposition`. It may have cycles, several
+        start and accept nodes, and epsilon, failure and rest arcs. Its input labels are matched, its output labels are kept.
     emissions: A dense linear graph, or a list of them.
     beam: The largest difference between the best score and the score of an active node.
     max_active: The largest number of active nodes; None for any number.

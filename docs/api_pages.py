@@ -18,6 +18,7 @@ OTHERS = {
     "Graphs": (
         *("Graph", "Arc", "epsilon", "phi", "rho", "SymbolTable", "linear_graph", "linear_graphs"),
         *("scalar_graph", "chain_graph", "levenshtein_graph", "random_graph", "Encoder"),
+        *("LazyComposition",),
     ),
     "Strings": ("string", "paths", "edit_distance"),
     "Descriptions": ("info", "GraphInfo", "arc_sources"),
