@@ -20,9 +20,9 @@ CPP_FILES = $(shell find csrc bindings examples tests -name '*.h' -o -name '*.cp
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install test test-long test-torch test-ray test-compiler test-sdist lint format tidy example \
-  wheel demo figure1 bench docs faults fuzz sanitize sanitize-address sanitize-thread constraints \
-  clean distclean
+.PHONY: help install test test-long test-torch test-ray test-compiler test-sdist lint format tidy \
+  example wheel wheels test-wheels demo figure1 bench docs faults fuzz sanitize sanitize-address \
+  sanitize-thread constraints clean distclean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' Makefile
@@ -125,6 +125,13 @@ build/wheel/.built: $(VENV)/.installed $(PACKAGE) scripts/check_wheel.py
 	@touch $@
 
 wheel: build/wheel/.built ## Build a wheel and check what is in it
+
+# Built by other compilers than the development build, so they are tested again.
+wheels: ## Build the sdist and manylinux wheels for x86-64 and 64-bit ARM into build/wheels
+	$(PYTHON) scripts/build_wheels.py build/wheels
+
+test-wheels: ## Install each wheel of build/wheels into an empty environment and test it
+	$(PYTHON) scripts/test_wheels.py build/wheels $(if $(ARM_ROOT),--arm-root $(ARM_ROOT))
 
 # A separate environment that takes every package but arcgrad from .venv. Its interpreter is a real
 # binary, because a sanitizer cannot be preloaded into a wrapper script. The locks of the sanitizers
