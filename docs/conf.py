@@ -45,6 +45,7 @@ myst_heading_anchors = 3
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the descriptions name the types
 napoleon_use_rtype = False
+napoleon_use_ivar = True  # `Attributes:` beside fields of a NamedTuple would be two descriptions
 
 # Two classes with an attribute of the same name: a reference to it is not one to another page.
 suppress_warnings = ["ref.python"]
