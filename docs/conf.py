@@ -22,6 +22,7 @@ copyright = author
 release = version = arcgrad.__version__
 
 extensions = [
+    "inline_svg",
     "mathml",
     "myst_nb",
     "sphinx.ext.autodoc",

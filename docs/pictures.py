@@ -26,9 +26,13 @@ def inline(graph: ag.Graph, prefix: str | None = None, color: object = None) -> 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "graph.svg"
         ag.draw(graph, path, color=color)
-        text = path.read_text()
+        return embedded(path.read_text(), prefix)
+
+
+def embedded(text: str, prefix: str | None = None) -> str:
+    """An SVG file as part of a page."""
     text = re.sub(r"<!--.*?-->\n?", "", text[text.index("<svg") :], flags=re.S)
-    return re.sub(r'id="', f'id="{prefix or f"g{next(_prefix)}"}-', text)
+    return re.sub(r'\bid="', f'id="{prefix or f"g{next(_prefix)}"}-', text)
 
 
 def row(graphs: list[tuple[str, ag.Graph]], colors: dict[str, object] | None = None) -> str:
