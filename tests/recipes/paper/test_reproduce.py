@@ -12,6 +12,7 @@ import psutil
 import pytest
 from tools import long_only
 
+from arcgrad.recipes.checked_files import from_json, to_json
 from arcgrad.recipes.experiments import EXPERIMENTS, catalog
 from arcgrad.recipes.experiments.published import TABLE_1
 from arcgrad.recipes.inference import evaluate_run
@@ -67,6 +68,11 @@ def test_finished_cells_are_reused_and_not_trained_again(tmp_path, monkeypatch):
         raise AssertionError
 
     monkeypatch.setattr(reproduction, "train", never)
+    # A run of an earlier version does not have all settings.
+    file = trained[0] / "result.json"
+    result = from_json("test", file, file.read_bytes())
+    del result["settings"]["data"]["window"]
+    file.write_bytes(to_json(result))
     page, _ = reproduce("variants", out=tmp_path, settings=TINY, quiet=True)
     assert [row[0] for row in rows(page)[2:]] == ["CTC", "spike", "limited", "spaced"]
     with pytest.raises(ValueError, match=r"must have the settings of its cell, but .* has others"):

@@ -14,7 +14,6 @@ from .settings import (
     DataSettings,
     Experiment,
     Inner,
-    LossSettings,
     ModelSettings,
     OptimSettings,
     TokenSettings,
@@ -94,7 +93,6 @@ def base(corpus: str, preset: Preset) -> Experiment:
         replace(data, normalize="image"),
         # The first two groups sub-sample by 2 in both dimensions.
         model=ModelSettings("paper", subsampling=4, height_subsampling=4),
-        loss=LossSettings(divide=False),
         optim=OptimSettings(max_grad_norm=None),
     )
 
@@ -108,7 +106,7 @@ def _speech(corpus: str, data: DataSettings, preset: Preset) -> Experiment:
         model = replace(model, preset="recipe")
         return Experiment("", replace(data, window=0.025), model=model, optim=optim)
     optim = replace(optim, max_grad_norm=None)
-    return Experiment("", data, model=model, loss=LossSettings(divide=False), optim=optim)
+    return Experiment("", data, model=model, optim=optim)
 
 
 def pieces(corpus: str, preset: Preset, num_pieces: int, *, marginalize: bool) -> Experiment:

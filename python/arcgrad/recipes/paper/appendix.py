@@ -153,10 +153,10 @@ _IMAGES = (
         "numbers as published; images are grey, so saturation and hue do nothing",
     ),
     Statement(
-        "the loss is equation 1; gradients as they are",
+        "the loss is equation 1 (no scale is stated)",
         LETTERS,
         _loss,
-        "no division is stated",
+        "without the division SGD at 0.1 diverges: from 69 to 8,144,824 in 12 steps on words",
     ),
     Statement("no clipping is stated", LETTERS, _clipping),
     Statement(
@@ -182,7 +182,7 @@ _SPEECH = (
     Statement("80 log-mel filters, windows of 20 ms every 10 ms", PIECES, _features),
     Statement("examples normalised one by one", PIECES, lambda _: "of each recording"),
     Statement("SpecAugment LD without warping", PIECES, _masks),
-    Statement("the loss is equation 1; gradients as they are", PIECES, _loss),
+    Statement("the loss is equation 1 (no scale is stated)", PIECES, _loss),
     Statement("no clipping is stated", PIECES, _clipping),
 )
 

@@ -29,7 +29,6 @@ def differences(experiments: Mapping[str, Experiment], corpus: str) -> str:
     |:--------------------|:-------|:--------|
     | data.window         | 0.025  | 0.02    |
     | model.preset        | recipe | paper   |
-    | loss.divide         | true   | false   |
     | optim.max_grad_norm | 5.0    | none    |
     <BLANKLINE>
     """

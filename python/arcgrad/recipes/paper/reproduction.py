@@ -28,7 +28,7 @@ from rich.progress import (
 
 from arcgrad import _files
 from arcgrad.recipes.checked_files import from_json, to_json
-from arcgrad.recipes.experiments import Experiment, Preset, catalog, nearest, override
+from arcgrad.recipes.experiments import Experiment, Preset, catalog, from_dict, nearest, override
 from arcgrad.recipes.experiments.presets import usual_preset
 from arcgrad.recipes.inference import evaluate_run
 from arcgrad.recipes.run import EXPERIMENT, LAST, METRICS, load_environment, load_history
@@ -216,7 +216,9 @@ def _is_done(path: Path, experiment: Experiment) -> bool:
     """Return whether a run is finished; raise if it has other settings."""
     if not (path / RESULT).exists():
         return False
-    if _result(path).get("settings") != _comparable(experiment):
+    # Settings that were added later have their defaults.
+    before = from_dict(_result(path).get("settings", {}), source=path / RESULT)
+    if replace(before, description="") != replace(experiment, description=""):
         raise ValueError(
             f"reproduce: a run must have the settings of its cell, but {str(path / EXPERIMENT)!r} "
             "has others; choose another folder"
@@ -224,7 +226,7 @@ def _is_done(path: Path, experiment: Experiment) -> bool:
     return True
 
 
-def _result(path: Path) -> dict[str, object]:
+def _result(path: Path) -> dict[str, Any]:
     """Return the result of a finished run."""
     file = path / RESULT
     try:
