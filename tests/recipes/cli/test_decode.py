@@ -93,7 +93,7 @@ def test_bad_files_are_named_and_counted_and_the_others_done(lines, capsys, monk
     messages = err.splitlines()
     assert "'nowhere.png' must exist, but it is missing" in messages[0]
     assert "tokens' must be an image, but reading it fails" in messages[1]
-    assert "an input must give a frame, but its length of 1 gives none" in messages[2]
+    assert "an input must be long enough for a frame, but one of height" in messages[2]
     assert messages[3:] == ["arcgrad: 3 of 5 failed"]
 
 
@@ -339,5 +339,5 @@ def test_a_lexicon_has_words_and_spellings(tmp_path):
 def test_an_input_must_have_at_least_one_frame():
     made = recognizer()
     assert log_probs(made, torch.zeros(16, 2)).shape == (1, 4)
-    with pytest.raises(ValueError, match="must give a frame, but its length of 1 gives none"):
+    with pytest.raises(ValueError, match="must be long enough for a frame, but one of height"):
         log_probs(made, torch.zeros(16, 1))

@@ -1,10 +1,15 @@
 """Errors of the command line: one line for a user error, else the traceback."""
 
+import errno
+import os
 import re
 import sys
 
 import pytest
+from command_line import run, tiny_run
+from PIL import Image
 
+from arcgrad import _files
 from arcgrad.recipes import cli, training
 from arcgrad.recipes.cli import program
 
@@ -81,3 +86,36 @@ def test_one_of_several_processes_prints_its_rank_and_exits_at_once(
         cli.main()
     assert ends == [code]
     assert re.fullmatch(shown, capsys.readouterr().err, re.DOTALL)
+
+
+@pytest.mark.parametrize("value", ["2", "-1", "1"])
+def test_a_dropout_that_is_no_fraction_is_one_line(capsys, monkeypatch, value):
+    monkeypatch.setattr(
+        sys, "argv", ["arcgrad", "train", "demo", "--set", f"model.dropout={value}"]
+    )
+    with pytest.raises(SystemExit):
+        cli.main()
+    error = capsys.readouterr().err
+    rule = "at least 0" if value == "-1" else "below 1"
+    assert error == f"arcgrad: override: model.dropout must be {rule}, but it is '{value}'\n"
+
+
+def test_a_full_disk_names_the_file(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(_files.os, "fsync", full)
+    path = tmp_path / "last.safetensors"
+    with pytest.raises(OSError, match=rf"No space left on device, writing: '{path}'"):
+        _files.write(path, b"content")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_image_that_is_too_short_is_named_with_its_size(tmp_path, capsys, monkeypatch):
+    folder = tiny_run(tmp_path / "run")
+    image = tmp_path / "thin.png"
+    Image.new("L", (3, 400), 255).save(image)
+    code, _, error = run(capsys, monkeypatch, "decode", folder, image)
+    assert code == 2
+    assert "must be long enough for a frame, but one of height 16 and length 1 is" in error
+    assert f"in '{image}'" in error

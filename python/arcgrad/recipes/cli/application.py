@@ -136,10 +136,13 @@ class Failures:
     def __init__(self) -> None:
         self._count = 0
 
-    def add(self, error: Exception) -> None:
-        """Report the error of a file."""
+    def add(self, error: Exception, file: Path | None = None) -> None:
+        """Report the error of a file, with its name unless the error has it."""
         self._count += 1
-        typer.echo(f"arcgrad: {' '.join(str(error).split())}", err=True)
+        message = " ".join(str(error).split())
+        if file is not None and str(file) not in message:
+            message = f"{message}, in {str(file)!r}"
+        typer.echo(f"arcgrad: {message}", err=True)
 
     def finish(self, total: int) -> None:
         """End the command with an error if there are failures."""

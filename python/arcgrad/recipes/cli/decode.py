@@ -126,7 +126,7 @@ def run_decode(
                         "has no such path; raise --beam"
                     )
             except (ValueError, OSError) as error:
-                failures.add(error)
+                failures.add(error, file)
                 continue
             if as_json:
                 content = {"file": str(file), **_content(recognizer, source, emissions, found)}

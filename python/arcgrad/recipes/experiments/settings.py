@@ -157,7 +157,7 @@ class ModelSettings:
     height_subsampling: Optional[Int] = None
     channels: Count = 64
     layers: Annotated[Int, Field(ge=0)] = 0
-    dropout: Float = 0.1
+    dropout: Annotated[Float, Field(ge=0, lt=1)] = 0.1
     inner: Inner = "none"
     inner_pieces: Int = 200
     inner_stride: Int = 4
@@ -369,6 +369,7 @@ _RULES = {
     "string_type": "a text",
     "greater_than": "positive",
     "greater_than_equal": "at least 0",
+    "less_than": "below 1",
 }
 
 

@@ -153,7 +153,8 @@ def log_probs(recognizer: Recognizer, values: Tensor) -> Tensor:
     frames = int(recognizer.network.output_lengths([values.shape[1]])[0])  # type: ignore[operator]
     if frames < 1:
         raise ValueError(
-            f"log_probs: an input must give a frame, but its length of {values.shape[1]} gives none"
+            "log_probs: an input must be long enough for a frame, but one of height "
+            f"{values.shape[0]} and length {values.shape[1]} is too short"
         )
     no_target = torch.zeros(0, dtype=torch.int64)
     batch = collate([Example(values, no_target, "", "")]).to(recognizer.device)

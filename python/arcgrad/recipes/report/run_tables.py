@@ -43,6 +43,11 @@ def summary(runs: Sequence[PageRun]) -> list[_Row]:
     def last(run: PageRun, key: str) -> float | None:
         return run.history[-1].get(key) if run.history else None
 
+    def infeasible(run: PageRun) -> str:
+        counts = (last(run, f"{split}_infeasible") for split in ("train", "validation"))
+        train, validation = (UNKNOWN if count is None else f"{count:.0f}" for count in counts)
+        return f"{train} in training, {validation} in validation"
+
     def best(run: PageRun) -> str:
         rates = [row["validation_cer"] for row in run.history if "validation_cer" in row]
         return percent(min(rates)) if rates else UNKNOWN
@@ -57,8 +62,9 @@ def summary(runs: Sequence[PageRun]) -> list[_Row]:
             "words wrong, missing, extra": errors(run, "words"),
             "best validation CER": best(run),
             "epochs": f"{len(run.history)} of {run.experiment.optim.epochs}",
-            "training time": _duration(last(run, "seconds")),
-            "processor time": _duration(last(run, "cpu_seconds")),
+            "targets too long for their frames": infeasible(run),
+            "wall time of the training": _duration(last(run, "seconds")),
+            "processor time of the training": _duration(last(run, "cpu_seconds")),
             "parameters of the network": count(run.recognizer.network),
             "parameters of the loss": count(run.recognizer.criterion),
             "tokens": f"{len(run.recognizer.tokenizer.tokens):,}",
