@@ -28,6 +28,7 @@ COMMANDS = {
     "prepare": "Check a corpus and write the manifests that training reads.",
     "report": "Write a page about runs: error rates, curves, examples and settings.",
     "reproduce": "Train all cells of a table or figure, and write it with the paper's results.",
+    "sweep": "Train an experiment with several values of settings, and write one report.",
     "test": "Print the error rates of a run, and some recognised texts.",
     "train": "Train a named experiment; with torchrun, in several processes.",
 }
