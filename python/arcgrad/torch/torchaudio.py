@@ -228,6 +228,14 @@ def forced_align(
     sizes = _lengths(op, "target_lengths", target_lengths, batch, targets.shape[1])
     labels = [row[:size] for row, size in zip(targets.tolist(), sizes, strict=True)]
     graphs = borrow(op, log_probs, counts, True, is_final=True)
+    if batch == 1 and counts[0] == frames:
+        (found,) = _core.align_frames(graphs, labels, blank)
+        if found is not None:
+            path, score = (torch.from_numpy(each)[None] for each in found)
+            return (
+                path.to(log_probs.device, targets.dtype),
+                score.to(log_probs.device, log_probs.dtype),
+            )
     paths = torch.full((batch, frames), blank, dtype=targets.dtype)
     scores = torch.zeros((batch, frames), dtype=log_probs.dtype)
     for i, found in enumerate(_core.align_frames(graphs, labels, blank)):

@@ -1,6 +1,7 @@
 #include "arcgrad/trellis/align/chain.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "arcgrad/core/semiring.h"
 #include "arcgrad/runtime/error.h"
@@ -41,6 +42,12 @@ TokenChain::TokenChain(const char* op, const ChainParts& parts, int32_t labels)
       slot_of[static_cast<size_t>(label)] = static_cast<int32_t>(columns.size());
       columns.push_back(label);
     }
+  read_columns = columns;
+  if (2 * columns.size() >= slot_of.size()) {
+    read_columns.resize(slot_of.size());
+    std::iota(read_columns.begin(), read_columns.end(), 0);
+    slot_of = read_columns;
+  }
 
   const size_t size = count + 1 + 2 * kPad;
   token_slot.assign(size, 0);

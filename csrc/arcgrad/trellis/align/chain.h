@@ -45,7 +45,9 @@ class TokenChain {
 
   int32_t num_tokens;
   std::vector<int32_t> columns;  // distinct columns of emissions, ascending
-  /// The position in `columns` of each token and gap. y_0 stands for no state.
+  /// The columns that are read from a frame: those above, or all if most are needed.
+  std::vector<int32_t> read_columns;
+  /// The position in `read_columns` of each token and gap. y_0 stands for no state.
   std::vector<int32_t> token_slot, gap_slot;
   /// Weights of arcs from b_k to y_{k+1}, y_k to y_{k+1}, b_k to y_{k+2}, and y_k to y_{k+2}.
   std::vector<double> enter, direct, jump_gap, jump_token;

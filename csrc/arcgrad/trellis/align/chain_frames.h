@@ -24,9 +24,11 @@ inline double emission(const Emissions& emissions, int32_t t, int32_t label) {
 class ChainFrames {
  public:
   ChainFrames(const char* op, const TokenChain& chain, const Emissions& emissions)
-      : op_(op), chain_(chain), emissions_(emissions), values_(chain.columns.size()) {
-    offsets_.reserve(chain.columns.size());
-    for (const int32_t column : chain.columns)
+      : op_(op), chain_(chain), emissions_(emissions), values_(chain.read_columns.size()) {
+    is_whole_ =
+        emissions.col_stride == 1 && static_cast<int32_t>(values_.size()) == emissions.labels;
+    offsets_.reserve(values_.size());
+    for (const int32_t column : chain.read_columns)
       offsets_.push_back(int64_t{column} * emissions.col_stride);
   }
 
@@ -40,24 +42,34 @@ class ChainFrames {
     return values_.data();
   }
   /// The largest emission of the frame that was read last.
-  double largest() const { return *std::ranges::max_element(values_); }
+  double largest() const {
+    const bool is_all = values_.size() != chain_.columns.size();
+    double most = -std::numeric_limits<double>::infinity();
+    for (size_t i = 0; i < chain_.columns.size(); ++i)
+      most = std::max(most, values_[is_all ? static_cast<size_t>(chain_.columns[i]) : i]);
+    return most;
+  }
   /// The number of emissions that read() returns.
   int32_t num_slots() const { return static_cast<int32_t>(values_.size()); }
 
   /// The emission of a slot in frame `t`.
   double value(int32_t t, int32_t slot) const {
-    return emission(emissions_, t, chain_.columns[static_cast<size_t>(slot)]);
+    return emission(emissions_, t, chain_.read_columns[static_cast<size_t>(slot)]);
   }
 
  private:
   template <class E>
   bool copy(const E* row) {
-    bool is_good = true;
-    for (size_t i = 0; i < values_.size(); ++i) {
-      values_[i] = static_cast<double>(row[offsets_[i]]);
-      is_good &= values_[i] < std::numeric_limits<double>::infinity();
-    }
-    return is_good;
+    double* const values = values_.data();
+    const size_t count = values_.size();
+    if (is_whole_)
+      for (size_t i = 0; i < count; ++i) values[i] = static_cast<double>(row[i]);
+    else
+      for (size_t i = 0; i < count; ++i) values[i] = static_cast<double>(row[offsets_[i]]);
+    int32_t bad = 0;
+    for (size_t i = 0; i < count; ++i)
+      bad |= values[i] < std::numeric_limits<double>::infinity() ? 0 : 1;
+    return bad == 0;
   }
 
   const char* op_;
@@ -65,6 +77,7 @@ class ChainFrames {
   const Emissions& emissions_;
   std::vector<int64_t> offsets_;
   std::vector<double> values_;
+  bool is_whole_;
 };
 
 }  // namespace arcgrad::trellis
