@@ -5,8 +5,8 @@ namespace arcgrad::bindings {
 void init_ops(nb::module_& m) {
   init_score_ops(m);
   init_distribution_ops(m);
-  init_decoding_ops(m);
   init_graph_ops(m);
+  init_decoding_ops(m);
   init_rule_ops(m);
   init_editing_ops(m);
   init_reduction_ops(m);

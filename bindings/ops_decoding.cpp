@@ -1,5 +1,7 @@
 // Bindings of decoding, with its documentation.
 
+#include <nanobind/stl/variant.h>
+
 #include "arcgrad/algorithms/batch.h"
 #include "arcgrad/ops/lazy_search.h"
 #include "ops.h"
@@ -71,14 +73,17 @@ True
       .def("__repr__", [](const LazyGraphs& self) {
         return "LazyComposition of " + std::to_string(self.factors.size()) + " graphs";
       });
+  // Calls without `lazy` take the overload of init_graph_ops, which comes first.
   m.def(
       "compose",
-      [](const Graph& first, const Graph& second, Flag lazy) -> nb::object {
+      [](const Graph& first, const Graph& second, const Integer& max_arcs,
+         Flag lazy) -> std::variant<Graph, LazyGraphs> {
         const Graph a = first.snapshot(), b = second.snapshot();
-        if (lazy) return nb::cast(LazyGraphs{{a, b}});
-        return nb::cast(run_op("compose", [&] { return compose(a, b); }));
+        if (lazy) return LazyGraphs{{a, b}};
+        const std::optional<int64_t> most = to_int64("compose", "max_arcs", max_arcs);
+        return run_op("compose", [&] { return compose(a, b, most); });
       },
-      "first"_a, "second"_a, nb::kw_only(), "lazy"_a);
+      "first"_a, "second"_a, nb::kw_only(), "max_arcs"_a = nb::none(), "lazy"_a = false);
   m.def(
       "compose",
       [](const LazyGraphs& first, const Graph& second, Flag lazy) {

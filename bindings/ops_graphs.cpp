@@ -19,9 +19,8 @@ Args:
     second: A graph, or a list of graphs.
     max_arcs: How many arcs the search may reach, including those on no accepted path, before it
         raises. By default as many as fit into half of the memory of this machine.
-
-With ``lazy=True`` the result is a :class:`LazyComposition`, which :func:`beam_search` reads only
-where the beam goes; ``first`` may be one, too.
+    lazy: Whether to return a :class:`LazyComposition`, of which :func:`beam_search` reads only what
+        the beam reaches. Then ``first`` may be one, too.
 
 Raises:
     ValueError: If the search reaches more than ``max_arcs`` arcs. For a product with emissions it is

@@ -154,7 +154,7 @@ def write(path: str | os.PathLike[str], content: bytes) -> None:
             partial.chmod(mode)
         partial.replace(target)
     except OSError as error:
-        if error.filename not in (None, str(partial)):
+        if error.errno is None or error.filename not in (None, str(partial)):
             raise
         # The name of the partial file, or none, would not say what failed.
         raise OSError(error.errno, f"{error.strerror}, writing", str(path)) from None

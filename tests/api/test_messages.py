@@ -90,6 +90,7 @@ VALID = {
     "N": lambda: 3,
     "ints": lambda: [1],
     "kernel_size": lambda: 2,
+    "lazy": lambda: True,
     "left": lambda: ag.chain_graph([0]),
     "pairs": lambda: {"a": "b"},
     "right": lambda: ag.chain_graph([0]),

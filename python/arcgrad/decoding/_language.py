@@ -220,5 +220,5 @@ def grammar(
 def shown(words: Iterable[str]) -> str:
     """A list of words as messages show it."""
     listed = list(words)
-    text = ", ".join(map(repr, listed[:SHOWN]))
+    text = ", ".join(map(_files.shown, listed[:SHOWN]))
     return text + (f" and {len(listed) - SHOWN} more" if len(listed) > SHOWN else "")

@@ -174,7 +174,10 @@ def test_several_runs_are_compared_on_one_page(runs, tmp_path):
     differing = re.findall('<tr class="differs"><th scope="row">(.*?)</th>', page.source)
     if differing[-1] == "date":  # a minute may have begun between the two
         differing.pop()
-    assert differing == ["description", "loss.blank", "loss.allow_repeats", "loss.ngram"]
+    assert differing == [
+        *("description", "data.single_words", "model.channels"),
+        *("loss.blank", "loss.allow_repeats", "loss.ngram"),
+    ]
     assert page.text.count("The alignments of") == 2
     assert "letters train from" in page.all("img")[0]["alt"]
     assert "bigram validation from" in page.all("img")[0]["alt"]
