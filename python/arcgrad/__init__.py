@@ -1,12 +1,20 @@
 """Differentiable weighted finite-state transducers."""
 
-from . import _signatures  # noqa: F401, I001, it wraps functions before others import them
-from . import _environment, criterion, decoding, lexicon, ngram, text, tokens
+import importlib
+import typing
+
+from . import (
+    _environment,
+    _signatures,  # noqa: F401, it wraps functions before others import them
+    criterion,
+    tokens,
+)
 from ._arcs import Arc
 from ._core import (
     Encoder,
     Explanation,
     Graph,
+    LazyComposition,
     SymbolTable,
     __version__,
     add,
@@ -14,7 +22,6 @@ from ._core import (
     arc_sort,
     arc_sources,
     backward,
-    LazyComposition,
     beam_search,
     best_paths,
     chain_graph,
@@ -110,7 +117,23 @@ from .describing import GraphInfo, info
 from .drawing import draw
 from .strings import edit_distance, paths, string
 
+if typing.TYPE_CHECKING:
+    from . import decoding, lexicon, ngram, text
+
 _environment.check()
+# These modules are imported on first access. They take as long as all others together.
+_LAZY = frozenset({"decoding", "lexicon", "ngram", "text"})
+
+
+def __getattr__(name: str) -> typing.Any:
+    if name in _LAZY:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})
+
 
 __all__ = [
     "Arc",

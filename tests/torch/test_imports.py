@@ -38,3 +38,14 @@ print(before, has_operator())
     first, *others = imported.split()
     assert others == [first] * 3
     assert registered.split() == ["False", "True"]
+
+
+def test_modules_that_losses_do_not_need_are_imported_on_first_access():
+    code = """
+import sys, arcgrad as ag, arcgrad.torch as agt
+lazy = {"decoding", "lexicon", "ngram", "text"}
+print(sorted(name for name in lazy if f"arcgrad.{name}" in sys.modules))
+print(lazy <= {*dir(ag)}, {"CTCDecoder", "align_words"} <= {*dir(agt)})
+print(ag.ngram.START, agt.CTCDecoder.__name__, issubclass(agt.CTCDecoder, ag.decoding.CTCDecoder))
+"""
+    assert run_python(code).splitlines() == ["[]", "True True", "-1 CTCDecoder True"]

@@ -4,6 +4,9 @@
 not link it, so one build works with every version.
 """
 
+import importlib
+import typing
+
 try:
     import torch as _torch  # noqa: F401
 except ImportError as error:
@@ -16,18 +19,27 @@ from ._leaves import emissions, graph
 from .asg import ASGLoss
 from .conv import ConvTransducer1d
 from .ctc import CTCLoss, ctc_loss
-from .decoding import (
-    CTCDecoder,
-    LabelSequence,
-    TokenSpan,
-    align_words,
-    beam_search,
-    forced_align,
-    viterbi,
-)
+from .decoding import LabelSequence, TokenSpan, beam_search, forced_align, viterbi
 from .sequence import SequenceLoss
 from .stc import STCLoss
 from .transducer import TransducerLoss
+
+if typing.TYPE_CHECKING:
+    from .words import CTCDecoder, align_words
+
+# The decoder is imported on first access, since losses do not need it.
+_LAZY = {"CTCDecoder": "words", "align_words": "words"}
+
+
+def __getattr__(name: str) -> typing.Any:
+    if name in _LAZY:
+        return getattr(importlib.import_module(f"{__name__}.{_LAZY[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})
+
 
 __all__ = [
     "ASGLoss",

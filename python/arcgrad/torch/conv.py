@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias, Union
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +18,10 @@ from ._leaves import all_weights, check_tensor, emissions, graph, to_counts
 from ._parameters import ChecksState, check_fingerprint, fingerprint
 from .sequence import least_frames
 
-Kernels = Sequence[ag.Graph] | Sequence[Sequence[int]] | Mapping[str, Any] | ag.lexicon.Lexicon
+# The name of a class in a string is imported on first use.
+Kernels: TypeAlias = Union[
+    Sequence[ag.Graph], Sequence[Sequence[int]], Mapping[str, Any], "ag.lexicon.Lexicon"
+]
 """Graphs, or the labels of word pieces, with or without names."""
 
 

@@ -25,7 +25,7 @@ from arcgrad.decoding.flashlight import decoder as with_options
 from arcgrad.decoding.hypothesis import Hypothesis
 
 from ._leaves import borrow
-from .decoding import _to_numpy
+from .words import to_numpy
 
 
 class CTCHypothesis(NamedTuple):
@@ -129,7 +129,7 @@ class CTCDecoder:
         self, emissions: Tensor, lengths: Tensor | None = None
     ) -> list[list[CTCHypothesis]]:
         """The results of each example of emissions ``[B, T, C]``."""
-        found = self._decoder.decode(_to_numpy(emissions), _to_numpy(lengths), self._nbest)
+        found = self._decoder.decode(to_numpy(emissions), to_numpy(lengths), self._nbest)
         frames = [emissions.shape[1]] * len(found) if lengths is None else lengths.tolist()
         return [
             [self._hypothesis(result, count) for result in results]
