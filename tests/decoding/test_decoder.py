@@ -337,7 +337,7 @@ def test_refused_scores(x, message):
 
 def test_messages_show_long_words_in_short(tmp_path):
     (tmp_path / "words.txt").write_text("x" * 100_000 + " a\n" + "y" * 100_000 + " ?\n")
-    with pytest.raises(ValueError, match="spellings in .*words.txt'") as caught:
+    with pytest.raises(ValueError, match="spellings in '") as caught:
         CTCDecoder(LABELS, lexicon=tmp_path / "words.txt")
     assert len(str(caught.value)) < 500
 
