@@ -84,6 +84,8 @@ def _run(arguments: list[str]) -> int:
         return 0 if arguments else USER_ERROR
     name, *rest = arguments
     if name == "apply":
+        if rest and rest[0] in ("-h", "--help"):
+            return _run(rest)
         if not rest or rest[0].startswith("-"):
             raise ValueError("graph apply: an operation must follow, but there is none")
         name, *rest = rest

@@ -93,6 +93,8 @@ def test_every_operation_has_help(capsys):
             run(name, "--help")
         assert exit.value.code == 0
         assert "examples:" in capsys.readouterr().out
+    assert run("apply", "--help") == 0
+    assert "arcgrad graph apply determinize" in capsys.readouterr().out
     assert run("--help") == 0
     assert "exit codes" in capsys.readouterr().out
 
