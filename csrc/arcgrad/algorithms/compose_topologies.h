@@ -2,34 +2,12 @@
 
 // Composition of the nodes, arcs and labels of two graphs, without weights.
 
-#include <algorithm>
 #include <optional>
-#include <string_view>
 #include <vector>
 
 #include "arcgrad/autograd/arc_map.h"
 
 namespace arcgrad {
-
-/// The limit on the arcs that the search of a composition may reach.
-class SearchLimit {
- public:
-  /// The default of `max_arcs` is what half of the memory of the machine holds.
-  SearchLimit(std::string_view op, const Topology& first, const Topology& second,
-              std::optional<int64_t> max_arcs = std::nullopt);
-  void check(int64_t num_nodes, int64_t num_arcs) const {
-    if (std::max(num_nodes - 1, num_arcs) > max_arcs_) [[unlikely]]
-      fail_size(num_nodes, num_arcs);
-  }
-
- private:
-  [[noreturn]] void fail_size(int64_t num_nodes, int64_t num_arcs) const;
-  std::string_view op_;
-  const Topology& first_;
-  const Topology& second_;
-  bool is_default_;
-  int64_t max_arcs_;
-};
 
 /// A composition of topologies, and the maps from the arcs of each input. Of an input with failure
 /// arcs, an arc of the composition has the weights of those that it backed off by, too: `failures`

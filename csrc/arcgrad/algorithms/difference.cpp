@@ -4,7 +4,7 @@
 #include <limits>
 #include <utility>
 
-#include "arcgrad/algorithms/compose_topologies.h"
+#include "arcgrad/algorithms/composition_search.h"
 #include "arcgrad/algorithms/connect.h"
 #include "arcgrad/algorithms/failure.h"
 #include "arcgrad/algorithms/pair_ids.h"

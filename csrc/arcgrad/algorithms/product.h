@@ -33,6 +33,7 @@ class Product final : public Deferred {
   Side side() const { return is_emissions_first_ ? Side::input : Side::output; }
   DType dtype() const override { return promote(first_.dtype(), second_.dtype()); }
   const SymbolTables& symbols() const { return symbols_; }
+  const Compose& compose() const { return compose_; }
   bool has_node_weights() const override { return graph().has_node_weights(); }
 
   const Built& built() const override;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "arcgrad/algorithms/product.h"
+#include "arcgrad/gtn/compose.h"
 #include "arcgrad/runtime/interrupt_poll.h"
 
 // The nodes are visited by Kahn's algorithm with a first-in, first-out queue, and each one passes
@@ -86,7 +87,7 @@ Graph best_path_of_product(const char* op, const Graph& graph, Ties ties) {
   const Topology& t = factor.topology();
   const int32_t num_frames = emissions.topology().dense()->frames;
   const int32_t num_labels = emissions.topology().dense()->labels;
-  const ArcList list(t, product.side(), {});
+  const ArcList list(t, product.side(), order_of(product));
   const Weights weights = factor.weights(), scores_of_labels = emissions.weights();
 
   // The nodes of a frame in the order of the visits, and the arc by which each was reached.

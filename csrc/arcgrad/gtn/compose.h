@@ -18,6 +18,9 @@ struct Ordered {
 /// that it reads. A product with emissions that may have many arcs is deferred.
 Graph compose(const Ordered& first, const Ordered& second, bool is_intersection);
 
+/// The order of the arcs of the graph of a product, which decides that of the arcs of the product.
+ArcOrder order_of(const Product& product);
+
 /// Whether the composition of two graphs is deferred.
 bool is_deferred(const Graph& first, const Graph& second);
 /// Whether a graph is a deferred product that may have more than `most_arcs` arcs.
