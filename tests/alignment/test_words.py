@@ -225,7 +225,7 @@ def test_bad_inputs_are_refused():
     blocked = np.full_like(log_probs, -np.inf)
     with pytest.raises(ValueError, match="some alignment must have a finite score"):
         align_words(blocked, "cat", LABELS)
-    log_probs[2, LABELS.index("a")] = np.nan
+    log_probs[2] = np.nan
     with pytest.raises(ValueError, match=r"align_words: .* at frame 2 is nan"):
         align_words(log_probs, "cat", LABELS)
 

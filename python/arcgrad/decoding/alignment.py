@@ -319,8 +319,9 @@ class _Aligner:
             gaps = np.full(len(tokens) + 1, blank, np.int32)
             gaps[chain.borders] = num_labels + len(columns)
             border = scores[:, blank]
-            for label in self._separators:
-                border = np.logaddexp(border, scores[:, label])
+            with np.errstate(invalid="ignore"):  # the core refuses NaN by name
+                for label in self._separators:
+                    border = np.logaddexp(border, scores[:, label])
             columns.append(border)
         if columns:
             scores = np.concatenate([scores, np.stack(columns, axis=1)], axis=1)
